@@ -1,0 +1,201 @@
+"""What greenscope knows about a process, as plain immutable data without I/O.
+
+The agent makes these values, `greenscope.records` writes and reads them, and
+`collector.reports` sums them. Times are nanoseconds. `ktime_ns` is the kernel's monotonic
+clock (`bpf_ktime_get_ns`, Python's `time.monotonic_ns`); a session carries one pair of
+(ktime, unix) instants, from which wall-clock times follow.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, field
+
+Reason = str
+"""What the thread did: cpu, gc, preempted, fault, or syscall:NAME (one of REASONS or that)."""
+
+REASON_CPU: Reason = "cpu"
+REASON_GC: Reason = "gc"
+REASON_PREEMPTED: Reason = "preempted"
+REASON_FAULT: Reason = "fault"
+REASON_UNKNOWN: Reason = "unknown"
+SYSCALL_PREFIX = "syscall:"
+
+
+class StackStatus(enum.Enum):
+    """Whether frames are missing from a stack, and why."""
+
+    COMPLETE = "complete"
+    TRUNCATED = "truncated"  # deeper than the walk's limit; the outermost frames are missing
+    UNREADABLE = "partial(unreadable memory)"  # a frame's page could not be read
+    UNRESOLVED = "partial(code gone)"  # walked, but a code object could not be named any more
+    NO_FRAMES = "partial(no Python frame)"  # the thread ran no Python code
+    LOST = "partial(lost)"  # the walk itself was lost with a full ring
+
+
+class CodeOrigin(enum.Enum):
+    """Where a code object comes from; the innermost APPLICATION frame gets the blame."""
+
+    APPLICATION = "application"
+    LIBRARY = "library"  # site-packages, dist-packages
+    STDLIB = "stdlib"  # the interpreter's own library, frozen modules
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """One Python code object: `function` is co_qualname where the interpreter has it."""
+
+    function: str
+    file: str
+    first_line: int
+    origin: CodeOrigin
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """A code object and the line it is at; `line` is 0 where it is not known."""
+
+    code: Code
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class Stack:
+    """Frames of one greenlet, innermost first; status says if any are missing."""
+
+    frames: tuple[Frame, ...]
+    status: StackStatus = StackStatus.COMPLETE
+
+
+@dataclass(frozen=True, slots=True)
+class HoldPiece:
+    """The part of a hold that was spent at one stack for one reason.
+
+    `duration_ns` of all pieces of a hold add up to the hold's duration. `count` is the number
+    of samples (cpu, gc) or of blocks (syscall) behind it.
+    """
+
+    stack: Stack
+    reason: Reason
+    duration_ns: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """A blocking hold: a greenlet (or a hub callback) kept its thread for `duration_ns`.
+
+    `tid` is the OS thread id in the target's own PID namespace. `greenlet_id` is unique within
+    the session (addresses are not). `on_cpu_ns` is what the thread ran of it. `is_open`: it had
+    not ended when the watch did. `began_before`: it was running when the watch began, so the
+    duration is what was seen of it.
+    """
+
+    tid: int
+    greenlet_id: int
+    start_ktime_ns: int
+    duration_ns: int
+    on_cpu_ns: int
+    is_hub: bool
+    is_open: bool
+    began_before: bool
+    pieces: tuple[HoldPiece, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GreenletTotals:
+    """Sums over the greenlets of one kind on one thread, since the record before.
+
+    `kind` is the code of the entry function (the outermost application frame, else the
+    outermost frame), None where no frame of it was ever seen. Counts and times are
+    increments and add up over a session; `longest_hold_ns` is a maximum. `alive` alone is not
+    an increment: the number alive when the record was made.
+    """
+
+    tid: int
+    kind: Code | None
+    is_hub: bool
+    seen: int
+    ended: int
+    alive: int
+    switches: int
+    running_ns: int
+    waiting_ns: int
+    longest_hold_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadTotals:
+    """Sums over one OS thread, since the record before (`longest_hold_ns` is a maximum).
+
+    `has_hub`: a gevent hub was seen on it; without one its holds block nobody and are not
+    reported. `holding_ns`: greenlets (not the hub) were switched in. `hub_ns`: the hub ran
+    callbacks. `idle_ns`: the hub was polling. The three add up to the time watched.
+    """
+
+    tid: int
+    name: str
+    has_hub: bool
+    switches: int
+    holds: int
+    holding_ns: int
+    hub_ns: int
+    idle_ns: int
+    longest_hold_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """Something that was seen and could not be kept: `what` (events, stacks, greenlets,
+    samples, batches), how many, and between which instants."""
+
+    what: str
+    count: int
+    from_ktime_ns: int
+    to_ktime_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Shed:
+    """Something that was left off on purpose, and why (budget, kernel feature missing)."""
+
+    what: str
+    why: str
+    from_ktime_ns: int
+    to_ktime_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """One attach to one process. `session_id` is 32 hex digits, random.
+
+    `pid` is the pid that the user gave; `process_start_ticks` (field 22 of /proc/PID/stat)
+    tells two processes with one pid apart. Command-line arguments and environment are never
+    part of it.
+    """
+
+    session_id: str
+    service: str
+    host: str
+    pid: int
+    process_start_ticks: int
+    executable: str
+    python_version: str
+    greenlet_version: str
+    threshold_ns: int
+    sample_hz: int
+    start_ktime_ns: int
+    start_unix_ns: int
+    labels: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class SessionEnd:
+    """How a session ended: `why` is one of detached, duration, exited, failed."""
+
+    end_ktime_ns: int
+    why: str
+
+
+Record = Hold | GreenletTotals | ThreadTotals | Loss | Shed | SessionEnd
+"""What follows a Session, in the order in which it became known."""
