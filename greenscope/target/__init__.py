@@ -1,0 +1,1 @@
+"""Looking at the target from outside: /proc, its mapped files and its memory."""
