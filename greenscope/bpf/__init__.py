@@ -1,0 +1,1 @@
+"""Loading the programs in probes/ into the kernel and taking their events."""
