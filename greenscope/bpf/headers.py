@@ -115,7 +115,9 @@ def _parts(tree: Path) -> tuple[Path, ...]:
 
 def _merge(parts: tuple[Path, ...], version: str) -> Path:
     """A directory of symlinks that shows the parts as one tree; made once per pair."""
-    tree = cache_dir("headers") / "_".join([version, *(str(p).strip("/").replace("/", "-") for p in parts)])
+    tree = cache_dir("headers") / "_".join(
+        [version, *(str(p).strip("/").replace("/", "-") for p in parts)]
+    )
     if (tree / ".complete").exists() and all((tree / name).exists() for name in _NEEDED):
         return tree
     for name in _MERGED:

@@ -133,9 +133,7 @@ class ElfImage:
         if names >= len(rows):
             raise ElfError(f"{self.path} is damaged: no section names")
         texts = self._bytes(rows[names][4], rows[names][5])
-        return tuple(
-            Section(_text(texts, row[0]), row[1], row[3], row[4], row[5]) for row in rows
-        )
+        return tuple(Section(_text(texts, row[0]), row[1], row[3], row[4], row[5]) for row in rows)
 
     def close(self) -> None:
         """Give the file back; reading tables afterwards raises ElfError."""
@@ -221,9 +219,7 @@ class ElfImage:
             return None
         semaphore_offset = self.file_offset(semaphore + moved) if semaphore else 0
         provider, name, arguments = (text.decode("utf-8", "replace") for text in texts[:3])
-        return UsdtProbe(
-            provider, name, address + moved, offset, semaphore_offset or 0, arguments
-        )
+        return UsdtProbe(provider, name, address + moved, offset, semaphore_offset or 0, arguments)
 
     @cached_property
     def _dynamic_symbols(self) -> dict[str, Symbol]:
