@@ -13,7 +13,7 @@ import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from xml.etree import ElementTree
+from xml.etree import ElementTree as ET
 
 HERE = Path(__file__).parent
 SUITES = ("unit", "probes", "replay", "bpf", "collector", "e2e")
@@ -36,7 +36,7 @@ def run_suite(suite: str) -> Outcome:
         report = Path(directory, "report.xml")
         command = [sys.executable, "-m", "pytest", "-q", f"--junitxml={report}", HERE / suite]
         code = subprocess.run(command, cwd=HERE.parent, check=False).returncode
-        found = list(ElementTree.parse(report).iter("testsuite")) if report.exists() else []
+        found = list(ET.parse(report).iter("testsuite")) if report.exists() else []
     total, broken, skipped = (
         sum(int(row.get(name, 0)) for row in found for name in names)
         for names in (("tests",), ("failures", "errors"), ("skipped",))

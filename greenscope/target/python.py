@@ -10,11 +10,11 @@ from pathlib import Path
 from greenscope.target.elf import ElfError, ElfImage, UsdtProbe
 from greenscope.target.maps import MappedFile
 
-# Every CPython since 3.7 has it in .dynsym, in the program or in libpython.
-_RUNTIME_SYMBOL = "_PyRuntime"
+# Every CPython, supported or not, has it in .dynsym: in the program or in libpython.
+_ANY_VERSION_SYMBOL = "Py_GetVersion"
 _VERSION_SYMBOL = "Py_Version"  # const unsigned long, since 3.11 (Include/pylifecycle.h)
 _LEVELS = {0xA: "a", 0xB: "b", 0xC: "rc", 0xF: ""}
-_NAMED_VERSION = re.compile(r"(?:lib)?python(3)\.(\d+)")
+_NAMED_VERSION = re.compile(r"(?:lib)?python([23])\.(\d+)")
 # A plain name filter first: opening each of some hundred mapped files would take too long.
 _LIKELY_NAME = re.compile(r"python|uwsgi|mod_wsgi|pypy", re.IGNORECASE)
 _EXTENSION = re.compile(r"\.(?:so|pyd)$")
@@ -91,7 +91,7 @@ def package_version(file: MappedFile, package: str) -> str:
 
 def _inspect(file: MappedFile, image: ElfImage) -> MappedPython | None:
     load_bias = file.load_bias(image.segments)
-    if load_bias is None or image.symbol(_RUNTIME_SYMBOL) is None:
+    if load_bias is None or image.symbol(_ANY_VERSION_SYMBOL) is None:
         return None
     full_version, version = _version(file, image)
     if version is None:
@@ -116,8 +116,7 @@ def _version(file: MappedFile, image: ElfImage) -> tuple[str, tuple[int, int] | 
         major, minor, micro = (hex_version >> shift & 0xFF for shift in (24, 16, 8))
         level, serial = hex_version >> 4 & 0xF, hex_version & 0xF
         suffix = _LEVELS.get(level, "?") + (str(serial) if level != 0xF else "")
-        if major == 3:
-            return f"{major}.{minor}.{micro}{suffix}", (major, minor)
+        return f"{major}.{minor}.{micro}{suffix}", (major, minor)
     named = _NAMED_VERSION.search(file.path)
     if named:
         return f"{named[1]}.{named[2]}", (int(named[1]), int(named[2]))

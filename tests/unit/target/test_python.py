@@ -16,8 +16,8 @@ from tests.unit.target.test_elf import (
     symbols,
 )
 
-NAMES = b"\0_PyRuntime\0Py_Version\0"
-RUNTIME, VERSION = (1, 1, TEXT_ADDRESS, 8), (12, 1, TEXT_ADDRESS, 8)
+NAMES = b"\0Py_GetVersion\0Py_Version\0"
+RUNTIME, VERSION = (1, 1, TEXT_ADDRESS, 8), (15, 1, TEXT_ADDRESS, 8)
 
 
 def mapped(path: Path) -> MappedFile:
@@ -45,6 +45,7 @@ def program(path: Path, version: int | None, *, runtime: bool = True) -> MappedF
         ("uwsgi", 0x030D01F0, "3.13.1"),
         ("server", 0x030D01F0, "3.13.1"),
         ("libpython3.9.so.1.0", None, "3.9"),
+        ("libpython2.7.so.1.0", None, "2.7"),
     ],
 )
 def test_interpreter_is_found_with_its_version(
