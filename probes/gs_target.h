@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What differs from target to target, put into a map by the agent when it attaches, and the
+ * state kept for each thread and greenlet. greenscope/bpf/abi.py mirrors these.
+ */
+#ifndef GS_TARGET_H
+#define GS_TARGET_H
+
+#include "gs_types.h"
+
+enum gs_wait_stacks {
+	GS_WAITS_OFF = 0,
+	GS_WAITS_SAMPLED = 1,
+	GS_WAITS_EXACT = 2,
+};
+
+/* Offsets are bounded by the agent before they come here (offsets/table.py). */
+struct gs_target {
+	u64 tstate_addr;	/* address of the pointer to the running thread state; 0: none */
+	u64 threshold_ns;
+	u64 sample_age_ns;	/* the sampler leaves younger holds alone */
+	u64 min_block_ns;	/* shorter blocks of a young hold are only summed */
+	u64 instr_mask;		/* all ones: an address (3.11+); 32 bits: f_lasti (to 3.10) */
+	u32 tstate_frame;	/* PyThreadState.cframe (3.11, 3.12), .frame, .current_frame */
+	s32 cframe_frame;	/* _PyCFrame.current_frame; -1 where there is no such hop */
+	u16 frame_code;
+	u16 frame_previous;
+	u16 frame_instr;
+	u16 frame_owner;
+	u8 shim_owner;		/* frames whose owner is >= this are not Python; 255: none */
+	u8 wait_stacks;		/* enum gs_wait_stacks */
+	u8 frame_span;		/* bytes of a frame up to the end of the last field read */
+	u8 pad;
+	u32 wait_walks;		/* GS_WAITS_SAMPLED: walks allowed per thread and 10 ms */
+};
+
+enum gs_role {
+	GS_ROLE_UNKNOWN = 0,
+	GS_ROLE_GREENLET = 1,
+	GS_ROLE_HUB = 2,
+	GS_ROLE_WORKER = 3,	/* a native pool thread: blocks nobody */
+	GS_ROLE_LOOP = 4,	/* gevent's loop in Python (cffi), inside the hub; no greenlet */
+};
+
+struct gs_thread {
+	u64 tstate;		/* PyThreadState of this OS thread, last seen */
+	u64 greenlet;		/* address of the current greenlet; 0: not known yet */
+	u64 greenlet_id;
+	u64 hold_id;		/* grows by one with each hold */
+	u64 hold_start_ns;
+	/* of the present hold */
+	u64 blocked_ns;
+	u64 preempted_ns;
+	u64 gc_ns;
+	u64 gc_since_ns;	/* 0: not collecting */
+	u64 off_since_ns;	/* 0: on a CPU */
+	u64 off_stack_id;
+	s32 off_nr;
+	u8 off_kind;
+	u8 role;		/* enum gs_role of the current greenlet */
+	u8 has_hub;		/* 1: a hub ran here; 2: assumed, none seen yet */
+	u8 idle;		/* the hub polls since off_since_ns */
+	u8 began_before;
+	u8 exited;
+	u8 stack_wanted;	/* the current greenlet has no kind_stack_id yet */
+	u8 pad;
+	u32 tgid;
+	/* sums since attach */
+	u64 switches;
+	u64 holds;		/* blocking ones */
+	u64 holding_ns;
+	u64 hub_ns;
+	u64 idle_ns;
+	u64 longest_hold_ns;
+	u64 walk_window_ns;
+	u64 walk_tokens;
+};
+
+struct gs_greenlet_key {
+	u64 addr;
+	u32 tgid;
+	u32 pad;
+};
+
+struct gs_greenlet {
+	u64 id;			/* ktime when first seen: unique in a process, as the GIL is */
+	u64 left_ns;		/* when it was last switched away from; 0: runs or never ran */
+	u64 left_stack_id;
+	u64 kind_stack_id;	/* a stack of it, from which the agent names its kind */
+	u64 switches;
+	u64 running_ns;
+	u64 waiting_ns;
+	u64 longest_hold_ns;
+	u32 tid;
+	u8 role;
+	u8 pad[3];
+};
+
+#endif

@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The maps, and the steps that every program shares. Comes first in the one translation unit
+ * that the agent compiles: bcc rewrites map accesses in the main file only, so nothing in a
+ * header may touch a map.
+ */
+#define GS_IN_KERNEL
+#include <uapi/linux/ptrace.h>
+
+#define gs_read_user(dst, size, addr) \
+	bpf_probe_read_user((dst), (size), (const void *)(addr))
+
+#include "gs_types.h"
+#include "gs_events.h"
+#include "gs_target.h"
+#include "gs_walk.h"
+
+enum gs_loss {
+	GS_LOST_EVENTS = 0,
+	GS_LOST_STACKS = 1,
+	GS_LOST_GREENLETS = 2,
+	GS_LOST_THREADS = 3,
+	GS_LOST_KINDS = 4,
+};
+
+BPF_HASH(gs_targets, u32, struct gs_target, GS_MAX_TARGETS);
+BPF_HASH(gs_threads, u32, struct gs_thread, GS_MAX_THREADS);
+BPF_HASH(gs_greenlets, struct gs_greenlet_key, struct gs_greenlet, GS_MAX_GREENLETS);
+/* Role of a greenlet by the code object of its outermost frame, as the agent resolved it. */
+BPF_HASH(gs_roles, u64, u8, 1024);
+/* Stacks that the agent has; the least recently used are sent again when they come back. */
+BPF_TABLE("lru_hash", u64, u8, gs_sent_stacks, GS_MAX_STACKS);
+BPF_PERCPU_ARRAY(gs_lost, u64, GS_LOST_KINDS);
+
+/*
+ * A walk is a program of its own, entered by a tail call from the one that wants it. Inside
+ * that one, the verifier would check the loop once for each way that leads to it. An array
+ * holds programs of one type.
+ */
+BPF_PROG_ARRAY(gs_switch_programs, 1);
+BPF_PROG_ARRAY(gs_sampler_programs, 1);
+BPF_PROG_ARRAY(gs_sched_programs, 1);
+#define GS_PROGRAM_WALK 0
+
+BPF_RINGBUF_OUTPUT(gs_events, GS_EVENT_PAGES);
+BPF_RINGBUF_OUTPUT(gs_stacks, GS_STACK_PAGES);
+
+/*
+ * Scratch for a walk. A uprobe program can be preempted on its CPU by another thread that runs
+ * the same program, so its scratch belongs to the thread; the sampler (interrupt) and the
+ * scheduler's tracepoint (preemption off) cannot, theirs belong to the CPU.
+ */
+BPF_TABLE("lru_hash", u32, struct gs_walk, gs_uprobe_walk, GS_MAX_THREADS);
+BPF_ARRAY(gs_empty_walk, struct gs_walk, 1);	/* what a new entry of it is made from */
+BPF_PERCPU_ARRAY(gs_sampler_walk, struct gs_walk, 1);
+BPF_PERCPU_ARRAY(gs_sched_walk, struct gs_walk, 1);
+
+static __always_inline void gs_count_loss(int what)
+{
+	u64 *count = gs_lost.lookup(&what);
+
+	if (count)
+		__sync_fetch_and_add(count, 1);
+}
+
+static __always_inline void gs_send(struct gs_event *event)
+{
+	if (gs_events.ringbuf_output(event, sizeof(*event), 0))
+		gs_count_loss(GS_LOST_EVENTS);
+}
+
+/* Sends a finished walk's stack if the agent does not have it yet. Gives its id. */
+static __always_inline u64 gs_keep_stack(struct gs_walk *walk, const struct gs_target *target)
+{
+	u64 stack_id, size;
+	u8 one = 1;
+
+	gs_walk_end(walk, target);
+	stack_id = walk->head.stack_id;
+	if (!stack_id || gs_sent_stacks.lookup(&stack_id))
+		return stack_id;
+	size = sizeof(walk->head) + walk->head.nr_frames * sizeof(struct gs_frame);
+	if (size > sizeof(walk->head) + sizeof(walk->frames))
+		return 0;
+	if (gs_stacks.ringbuf_output(walk, size, 0))
+		gs_count_loss(GS_LOST_STACKS);
+	else
+		gs_sent_stacks.update(&stack_id, &one);
+	return stack_id;
+}
+
+/* A walk tells what the current greenlet is: its outermost frame is its entry function. */
+static __always_inline void
+gs_learn_role(struct gs_thread *thread, const struct gs_walk *walk, u32 tgid)
+{
+	struct gs_greenlet_key key = { .addr = thread->greenlet, .tgid = tgid };
+	struct gs_greenlet *greenlet = gs_greenlets.lookup(&key);
+	u64 outermost = walk->head.outermost_code;
+	u8 *role;
+
+	if (walk->head.status != GS_WALK_COMPLETE || !outermost)
+		return;
+	role = gs_roles.lookup(&outermost);
+	/* A code object that the agent has not named yet leaves the question open. */
+	if (role)
+		thread->role = *role;
+	if (thread->role == GS_ROLE_HUB)
+		thread->has_hub = 1;
+	if (!greenlet)
+		return;
+	greenlet->role = thread->role;
+	if (!greenlet->kind_stack_id)
+		greenlet->kind_stack_id = walk->head.stack_id;
+}
+
+/* Does a hold of this thread keep others waiting? */
+static __always_inline bool gs_hold_matters(const struct gs_thread *thread)
+{
+	return thread->has_hub && !thread->idle && thread->role != GS_ROLE_WORKER;
+}
+
+static __always_inline u8 gs_hold_flags(const struct gs_thread *thread)
+{
+	return (thread->role == GS_ROLE_HUB ? GS_FLAG_HUB : 0) |
+	       (thread->began_before ? GS_FLAG_BEGAN_BEFORE : 0) |
+	       (thread->gc_since_ns ? GS_FLAG_GC : 0);
+}
+
+/* Closes the books of the present hold and sends it if it was a blocking one. */
+static __always_inline u64
+gs_end_hold(struct gs_thread *thread, const struct gs_target *target, u32 tid, u64 now,
+	    u64 stack_id)
+{
+	u64 length = now - thread->hold_start_ns;
+
+	if (thread->gc_since_ns) {
+		thread->gc_ns += now - thread->gc_since_ns;
+		thread->gc_since_ns = now;
+	}
+	if (thread->role == GS_ROLE_HUB)
+		thread->hub_ns += length;
+	else
+		thread->holding_ns += length;
+	if (gs_hold_matters(thread)) {
+		if (length > thread->longest_hold_ns)
+			thread->longest_hold_ns = length;
+		if (length >= target->threshold_ns) {
+			struct gs_event event = {
+				.kind = GS_EVENT_HOLD,
+				.flags = gs_hold_flags(thread),
+				.nr = -1,
+				.tid = tid,
+				.tgid = thread->tgid,
+				.ktime_ns = now,
+				.hold_id = thread->hold_id,
+				.stack_id = stack_id,
+				.duration_ns = length,
+				.greenlet_id = thread->greenlet_id,
+				.blocked_ns = thread->blocked_ns,
+				.preempted_ns = thread->preempted_ns,
+				.gc_ns = thread->gc_ns,
+			};
+
+			thread->holds++;
+			gs_send(&event);
+		}
+	}
+	return length;
+}
+
+static __always_inline void gs_begin_hold(struct gs_thread *thread, u64 now)
+{
+	thread->hold_id++;
+	thread->hold_start_ns = now;
+	thread->blocked_ns = 0;
+	thread->preempted_ns = 0;
+	thread->gc_ns = 0;
+	thread->began_before = 0;
+}

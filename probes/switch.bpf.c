@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Entry of greenlet::Greenlet::g_switchstack(): a switch from the current greenlet to
+ * GS_SWITCH_TARGET(ctx). Runs on the thread that switches, which holds the GIL.
+ */
+
+/* State of a thread that switches for the first time. */
+static __always_inline struct gs_thread *gs_new_thread(u32 tid, u32 tgid, u64 now)
+{
+	struct gs_thread fresh = { .tgid = tgid, .hold_start_ns = now, .off_nr = -1 };
+
+	fresh.has_hub = tid == tgid ? 2 : 0;
+	fresh.stack_wanted = 1;
+	if (gs_threads.update(&tid, &fresh))
+		gs_count_loss(GS_LOST_THREADS);
+	return gs_threads.lookup(&tid);
+}
+
+static __always_inline struct gs_greenlet *
+gs_find_greenlet(const struct gs_greenlet_key *key, u32 tid, u64 now)
+{
+	struct gs_greenlet fresh = { .id = now, .tid = tid };
+	struct gs_greenlet *greenlet = gs_greenlets.lookup((struct gs_greenlet_key *)key);
+
+	if (greenlet)
+		return greenlet;
+	if (gs_greenlets.update((struct gs_greenlet_key *)key, &fresh))
+		gs_count_loss(GS_LOST_GREENLETS);
+	return gs_greenlets.lookup((struct gs_greenlet_key *)key);
+}
+
+/* Whether a walk that nothing but completeness asks for fits into the budget. */
+static __always_inline bool
+gs_take_token(struct gs_thread *thread, const struct gs_target *target, u64 now)
+{
+	if (now - thread->walk_window_ns > 10000000ULL) {
+		thread->walk_window_ns = now;
+		thread->walk_tokens = target->wait_walks;
+	}
+	if (!thread->walk_tokens)
+		return false;
+	thread->walk_tokens--;
+	return true;
+}
+
+/* Everything but the walk: closes the origin's hold, opens the target's. */
+static __always_inline void
+gs_switch(struct gs_thread *thread, const struct gs_target *target, u64 to_addr, u32 tid,
+	  u64 now, u64 stack_id)
+{
+	struct gs_greenlet_key from = { .addr = thread->greenlet, .tgid = thread->tgid };
+	struct gs_greenlet_key to = { .addr = to_addr, .tgid = thread->tgid };
+	struct gs_greenlet *origin, *next;
+	u64 length;
+
+	/* A thread that woke up while the agent was attaching may still be marked idle. */
+	if (thread->idle)
+		thread->hold_start_ns = now;
+	thread->idle = 0;
+	length = gs_end_hold(thread, target, tid, now, stack_id);
+	thread->switches++;
+	origin = gs_greenlets.lookup(&from);
+	if (origin) {
+		origin->switches++;
+		origin->running_ns += length;
+		origin->left_ns = now;
+		origin->left_stack_id = stack_id;
+		if (length > origin->longest_hold_ns)
+			origin->longest_hold_ns = length;
+	}
+
+	next = gs_find_greenlet(&to, tid, now);
+	thread->greenlet = to_addr;
+	thread->greenlet_id = next ? next->id : 0;
+	thread->role = next ? next->role : GS_ROLE_UNKNOWN;
+	thread->stack_wanted = next ? !next->kind_stack_id : 1;
+	if (next && next->left_ns) {
+		next->waiting_ns += now - next->left_ns;
+		next->left_ns = 0;
+	}
+	gs_begin_hold(thread, now);
+}
+
+/* Does this switch need the stack of the greenlet that leaves? */
+static __always_inline bool
+gs_wants_stack(struct gs_thread *thread, const struct gs_target *target, u64 now)
+{
+	if (thread->stack_wanted || now - thread->hold_start_ns >= target->threshold_ns)
+		return true;
+	if (thread->role == GS_ROLE_UNKNOWN || target->wait_stacks == GS_WAITS_SAMPLED)
+		return gs_take_token(thread, target, now);
+	return target->wait_stacks == GS_WAITS_EXACT;
+}
+
+/* Scratch of this thread, made when it is first needed. */
+static __always_inline struct gs_walk *gs_thread_walk(u32 tid)
+{
+	struct gs_walk *walk = gs_uprobe_walk.lookup(&tid), *empty;
+	int zero = 0;
+
+	if (walk)
+		return walk;
+	empty = gs_empty_walk.lookup(&zero);
+	if (empty)
+		gs_uprobe_walk.update(&tid, empty);
+	return gs_uprobe_walk.lookup(&tid);
+}
+
+int gs_on_switch_walk(struct pt_regs *ctx)
+{
+	u64 pid_tgid = bpf_get_current_pid_tgid(), stack_id;
+	u32 tid = (u32)pid_tgid, tgid = pid_tgid >> 32;
+	struct gs_target *target = gs_targets.lookup(&tgid);
+	struct gs_thread *thread = gs_threads.lookup(&tid);
+	struct gs_walk *walk = gs_uprobe_walk.lookup(&tid);
+
+	if (!target || !thread || !walk)
+		return 0;
+	if (gs_walk_some(walk, target))
+		gs_switch_programs.call(ctx, GS_PROGRAM_WALK);
+	stack_id = gs_keep_stack(walk, target);
+	gs_learn_role(thread, walk, tgid);
+	gs_switch(thread, target, GS_SWITCH_TARGET(ctx), tid, walk->now_ns, stack_id);
+	return 0;
+}
+
+int gs_on_switch(struct pt_regs *ctx)
+{
+	u64 now = bpf_ktime_get_ns(), pid_tgid = bpf_get_current_pid_tgid(), to;
+	u32 tid = (u32)pid_tgid, tgid = pid_tgid >> 32;
+	struct gs_target *target = gs_targets.lookup(&tgid);
+	struct gs_thread *thread = gs_threads.lookup(&tid);
+	struct gs_walk *walk;
+
+	if (!target)
+		return 0;
+	if (!thread || thread->exited)
+		thread = gs_new_thread(tid, tgid, now);
+	if (!thread)
+		return 0;
+	to = GS_SWITCH_TARGET(ctx);
+	/* g_switchstack() returns at once when asked to switch to the current greenlet. */
+	if (to == thread->greenlet)
+		return 0;
+	walk = gs_wants_stack(thread, target, now) ? gs_thread_walk(tid) : 0;
+	if (walk) {
+		/* The switching thread holds the GIL: the running thread state is its own. */
+		if (target->tstate_addr)
+			gs_read_user(&thread->tstate, sizeof(thread->tstate),
+				     target->tstate_addr);
+		gs_walk_begin(walk, target, thread->tstate, tgid);
+		walk->now_ns = now;
+		gs_switch_programs.call(ctx, GS_PROGRAM_WALK);
+	}
+	/* Also where the tail call failed: the switch counts, its stack is missing. */
+	gs_switch(thread, target, to, tid, now, 0);
+	return 0;
+}
