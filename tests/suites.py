@@ -35,7 +35,7 @@ def run_suite(suite: str) -> Outcome:
     with tempfile.TemporaryDirectory() as directory:
         report = Path(directory, "report.xml")
         command = [sys.executable, "-m", "pytest", "-q", f"--junitxml={report}", HERE / suite]
-        code = subprocess.run(command, cwd=HERE.parent, check=False).returncode
+        code = subprocess.run(command, cwd=HERE.parent, env=environment(), check=False).returncode
         found = list(ET.parse(report).iter("testsuite")) if report.exists() else []
     total, broken, skipped = (
         sum(int(row.get(name, 0)) for row in found for name in names)
@@ -47,6 +47,13 @@ def run_suite(suite: str) -> Outcome:
     # No test at all, an interrupted run or a crash of pytest itself is a failure too.
     failed = broken or int(code != 0 or passed + skipped == 0)
     return Outcome(suite, passed, failed, skipped, time.monotonic() - began)
+
+
+def environment() -> dict[str, str]:
+    """Ours, with the interpreter that targets run with: one that has gevent and no greenscope."""
+    python = HERE.parent / ".venv-target" / "bin" / "python"
+    default = {"GREENSCOPE_TARGET_PYTHON": str(python)} if python.exists() else {}
+    return {**default, **os.environ}
 
 
 def main(names: list[str]) -> int:

@@ -5,15 +5,17 @@ from __future__ import annotations
 import ctypes
 import importlib.metadata
 import importlib.util
+import os
 import subprocess
 import sys
 from pathlib import Path
 
+from greenscope.bpf.headers import ENVIRONMENT, KernelHeaders
+from greenscope.checks import compiling
 from greenscope.checks.result import Check, fail, ok
 from greenscope.errors import BpfUnavailable
 
 COMPILE_TIMEOUT_S = 60
-_LIBRARY = "libbcc.so.0"  # what bcc/libbcc.py loads
 _INSTALL = (
     "Install it with `apt-get install python3-bpfcc` and run greenscope with Debian's "
     "/usr/bin/python3, in an environment made with --system-site-packages."
@@ -31,18 +33,19 @@ def bcc_check() -> Check:
         advice = f"`pip uninstall bcc`. {_INSTALL}"
         return fail("bcc", f"{place} is PyPI's bcc, another project", advice, BpfUnavailable)
     try:
-        ctypes.CDLL(_LIBRARY)
+        ctypes.CDLL(compiling.LIBRARY)
     except OSError as error:
         return fail("bcc", f"{place}, but {error}", "`apt-get install libbpfcc`", BpfUnavailable)
     return ok("bcc", f"{_version()} at {place}")
 
 
-def compile_check() -> Check:
-    """Compile and load greenscope's smallest program with bcc, in a process of its own.
+def compile_check(headers: KernelHeaders) -> Check:
+    """Compile a small program with libbcc and these headers, in a process of its own.
 
     A compiler that dies (memory limit, damaged library) then is an answer, too.
     """
-    command = [sys.executable, "-m", "greenscope.bpf.selftest"]
+    # By its path and with -P: nothing is imported from where the user happens to stand.
+    command = [sys.executable, "-P", str(compiling.__file__)]
     try:
         done = subprocess.run(
             command,
@@ -50,15 +53,17 @@ def compile_check() -> Check:
             text=True,
             timeout=COMPILE_TIMEOUT_S,
             stdin=subprocess.DEVNULL,
+            env=os.environ | {ENVIRONMENT: str(headers.path)},
             check=False,
         )
     except subprocess.TimeoutExpired:
         found = f"not done in {COMPILE_TIMEOUT_S} s"
         return fail("bcc compile", found, "Is the machine out of memory?", BpfUnavailable)
     if done.returncode == 0:
-        return ok("bcc compile", "compiles, loads and runs a probe")
-    last = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
-    return fail("bcc compile", last, "Do the kernel headers fit? See above.", BpfUnavailable)
+        return ok("bcc compile", "a small program, with these headers")
+    first = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[0]
+    advice = f"Do the kernel headers fit? {headers.path} was used."
+    return fail("bcc compile", first, advice, BpfUnavailable)
 
 
 def _version() -> str:

@@ -8,7 +8,7 @@ import platform
 import re
 from collections.abc import Callable
 
-from greenscope.bpf.headers import find_kernel_headers
+from greenscope.bpf.headers import KernelHeaders, find_kernel_headers
 from greenscope.checks import attempts
 from greenscope.checks.bindings import bcc_check, compile_check
 from greenscope.checks.privileges import may_write, privilege_checks, read_privileges
@@ -25,7 +25,11 @@ _REFUSED = (errno.EPERM, errno.EACCES)
 
 def machine_checks() -> list[Check]:
     """All checks of this machine, from cause to consequence."""
-    checks = [_kernel(), *privilege_checks(read_privileges()), _btf(), _headers(), bcc_check()]
+    headers = _find_headers()
+    bcc = bcc_check()
+    checks = [_kernel(), *privilege_checks(read_privileges()), _btf(), _headers(headers), bcc]
+    if isinstance(headers, KernelHeaders) and bcc.status is Status.OK:
+        checks.append(compile_check(headers))
     if platform.machine() == MACHINE:
         uprobe = _attempt("uprobe", "opened for one process", attempts.open_uprobe)
         checks += [
@@ -34,8 +38,6 @@ def machine_checks() -> list[Check]:
             _attempt("cpu-clock", "opened on the first CPU", attempts.open_cpu_clock),
             *_uprobe_or_tracefs(uprobe),
         ]
-    if all(check.status is not Status.FAIL for check in checks):
-        checks.append(compile_check())
     return checks
 
 
@@ -62,11 +64,16 @@ def _btf() -> Check:
     return ok("btf", "/sys/kernel/btf/vmlinux, task_struct is described")
 
 
-def _headers() -> Check:
+def _find_headers() -> KernelHeaders | GreenscopeError:
     try:
-        headers = find_kernel_headers()
+        return find_kernel_headers()
     except GreenscopeError as error:
-        return fail_with("kernel headers", error)
+        return error
+
+
+def _headers(headers: KernelHeaders | GreenscopeError) -> Check:
+    if isinstance(headers, GreenscopeError):
+        return fail_with("kernel headers", headers)
     places = " + ".join(str(path) for path in headers.source)
     return ok("kernel headers", f"{headers.version}: {places}")
 

@@ -16,7 +16,7 @@ def answers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> pytest.MonkeyPat
     for name in ("load_program", "create_ring_buffer", "open_uprobe", "open_cpu_clock"):
         monkeypatch.setattr(attempts, name, lambda: 0)
     monkeypatch.setattr(machine, "_TRACEFS", (str(tmp_path),))
-    monkeypatch.setattr(machine, "compile_check", lambda: ok("bcc compile", ""))
+    monkeypatch.setattr(machine, "compile_check", lambda headers: ok("bcc compile", ""))
     monkeypatch.setattr("platform.machine", lambda: "x86_64")
     monkeypatch.setattr("platform.release", lambda: "6.1.0")
     return monkeypatch
