@@ -22,8 +22,9 @@ class Act:
     """One guilty act: `function` made the guilty call at `line` of `file`.
 
     `lines` are all the lines that may be blamed (a loop has several), `line` is the first of
-    them. `stack` is innermost first and begins with that frame. `greenlet` is the target's
-    own label. `holds_hub` is False for an act on a thread that runs no hub.
+    them. `cpu_ns` is the thread's CPU time within it. `stack` is innermost first and begins with
+    that frame. `greenlet` is the target's own label. `holds_hub` is False for an act on a thread
+    that runs no hub.
     """
 
     function: str
@@ -33,6 +34,7 @@ class Act:
     reason: str
     begin_ns: int
     end_ns: int
+    cpu_ns: int
     tid: int
     greenlet: str
     is_hub: bool

@@ -18,7 +18,7 @@ import sys
 import traceback
 from contextlib import contextmanager
 from threading import get_native_id  # the real one: bound before any monkey.patch_all()
-from time import monotonic_ns
+from time import monotonic_ns, thread_time_ns
 from types import CodeType, FrameType, TracebackType
 from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple, Type, TypeVar
 
@@ -79,9 +79,10 @@ class Act:
     The block holds nothing but the guilty call, so that begin and end are right around it.
     """
 
-    def __init__(self, lines: List[Dict[str, Any]], fields: Dict[str, Any]) -> None:
-        self._lines = lines
+    def __init__(self, truth: Truth, fields: Dict[str, Any], announced: bool) -> None:
+        self._truth = truth
         self._fields = fields
+        self._announced = announced
 
     def __enter__(self) -> None:
         frame = sys._getframe(1)
@@ -90,6 +91,9 @@ class Act:
         function, file, _ = stack[0]
         stack[0] = (function, file, marked[0])
         self._fields.update(function=function, file=file, line=marked[0], lines=marked, stack=stack)
+        if self._announced:
+            self._truth.control.tell("holding", **self._fields)
+        self._cpu_begin_ns = thread_time_ns()
         self._fields["begin_ns"] = monotonic_ns()
 
     def __exit__(
@@ -99,7 +103,8 @@ class Act:
         trace: Optional[TracebackType],
     ) -> None:
         self._fields["end_ns"] = monotonic_ns()
-        self._lines.append(self._fields)
+        self._fields["cpu_ns"] = thread_time_ns() - self._cpu_begin_ns
+        self._truth.lines.append(self._fields)
 
 
 class Truth:
@@ -107,15 +112,21 @@ class Truth:
 
     def __init__(self, control: Control) -> None:
         self.control = control
-        self._lines: List[Dict[str, Any]] = []
+        self.lines: List[Dict[str, Any]] = []
 
     def act(
-        self, reason: str, greenlet: str = "", is_hub: bool = False, holds_hub: bool = True
+        self,
+        reason: str,
+        greenlet: str = "",
+        is_hub: bool = False,
+        holds_hub: bool = True,
+        announced: bool = False,
     ) -> Act:
         """A guilty act of the calling function, to be used as `with truth.act(...):`.
 
         `greenlet` is the target's own label for the greenlet. `holds_hub` is False where
-        the act runs on a thread without a hub.
+        the act runs on a thread without a hub. An announced act sends the event `holding`
+        right before it begins, with all that is known of it by then.
         """
         fields = {
             "kind": "act",
@@ -125,21 +136,21 @@ class Truth:
             "is_hub": is_hub,
             "holds_hub": holds_hub,
         }
-        return Act(self._lines, fields)
+        return Act(self, fields, announced)
 
     def figure(self, name: str, value: Any) -> None:
         """A number (or a JSON value) that the target knows of itself."""
-        self._lines.append({"kind": "figure", "name": name, "value": value})
+        self.lines.append({"kind": "figure", "name": name, "value": value})
 
     def stack(self, greenlet: str, frames: traceback.StackSummary) -> None:
         """What `traceback.extract_stack()` gave in that greenlet; stored innermost first."""
         rows = [(f.name, f.filename, f.lineno) for f in reversed(frames)]
-        self._lines.append({"kind": "stack", "greenlet": greenlet, "frames": rows})
+        self.lines.append({"kind": "stack", "greenlet": greenlet, "frames": rows})
 
     def write(self, path: str) -> None:
         """Write truth.jsonl whole: it appears complete or not at all."""
         with open(path + ".new", "w", encoding="utf-8") as out:
-            for line in self._lines:
+            for line in self.lines:
                 out.write(json.dumps(line) + "\n")
         os.rename(path + ".new", path)
 
@@ -154,32 +165,24 @@ class Control:
         self._pending = b""
         self._events_fd = os.open(os.path.join(self.directory, "events"), os.O_WRONLY)
         commands = os.path.join(self.directory, "commands")
-        self._commands_fd = os.open(commands, os.O_RDONLY | os.O_NONBLOCK)
-        os.set_blocking(self._commands_fd, read is os.read)
+        self.commands_fd = os.open(commands, os.O_RDONLY | os.O_NONBLOCK)
+        os.set_blocking(self.commands_fd, read is os.read)
 
     def tell(self, event: str, **fields: Any) -> None:
         """One event to the harness. Shorter than PIPE_BUF, so it never blocks half-way."""
         line = json.dumps(dict(fields, event=event, at_ns=monotonic_ns())) + "\n"
         os.write(self._events_fd, line.encode())
 
-    def wait(self, word: str, read: Optional[Read] = None) -> None:
+    def wait(self, word: str) -> None:
         """Return when the harness has sent this word; end when the harness is gone."""
         while b"\n" not in self._pending:
-            data = (read or self._read)(self._commands_fd, 4096)
+            data = self._read(self.commands_fd, 4096)
             if not data:
                 sys.exit("the harness is gone")
             self._pending += data
         got, _, self._pending = self._pending.partition(b"\n")
         if got.decode() != word:
             sys.exit("expected the command %r, got %r" % (word, got))
-
-    def block_until(self, word: str) -> None:
-        """As `wait`, but holding the thread in a blocking read whatever `read` is."""
-        os.set_blocking(self._commands_fd, True)
-        try:
-            self.wait(word, os.read)
-        finally:
-            os.set_blocking(self._commands_fd, self._read is os.read)
 
 
 def unavailable(why: str) -> None:

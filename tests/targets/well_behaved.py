@@ -10,38 +10,14 @@ from time import monotonic_ns
 from typing import Any
 
 import gevent
-import greenlet
 from gevent.event import Event
 from gevent.os import nb_read
 from gevent.queue import Queue
 
-from truth import Truth, option, scripted
+from hold_clock import HoldClock
+from truth import option, scripted
 
 TICK_NS = 5_000_000
-
-
-class HoldClock:
-    """The longest and the sum of holds on this thread, the hub's time left out."""
-
-    def __init__(self) -> None:
-        self.hub = gevent.get_hub()
-        self.since_ns = monotonic_ns()
-        self.longest_ns = self.total_ns = self.switches = 0
-
-    def __call__(self, event: str, args: Any) -> None:
-        origin, target = args
-        now_ns = monotonic_ns()
-        if origin is not target:
-            self.switches += 1
-        if origin is not self.hub:
-            self.total_ns += now_ns - self.since_ns
-            self.longest_ns = max(self.longest_ns, now_ns - self.since_ns)
-        self.since_ns = now_ns
-
-    def write(self, truth: Truth) -> None:
-        truth.figure("longest_hold_ns", self.longest_ns)
-        truth.figure("total_hold_ns", self.total_ns)
-        truth.figure("traced_switches", self.switches)
 
 
 def short_work() -> int:
@@ -81,9 +57,9 @@ def main() -> None:
         greenlets.append(gevent.spawn(ticker, stop, largest_lag_ns))
         consumers = [gevent.spawn(consumer, queue) for _ in range(60)]
         clock = HoldClock()
-        greenlet.settrace(clock)
+        clock.start()
         gevent.sleep(option("seconds", 2.0))
-        greenlet.settrace(None)
+        clock.stop()
         stop.set()
         gevent.joinall(greenlets)
         gevent.killall(consumers)
