@@ -39,4 +39,4 @@ bench: setup-dev ## measure what watching costs (tests/bench/)
 
 clean: ## remove all that was made here, the environments included
 	@rm -rf .venv .venv-target build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
-	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
+	@find . -name __pycache__ -not -path "./.git/*" -type d -prune -exec rm -rf {} +

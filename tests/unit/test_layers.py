@@ -26,7 +26,7 @@ ALLOWED: dict[str, set[str]] = {
     "greenscope.target": SYSTEM,
     "greenscope.offsets": SYSTEM | {"greenscope.target"},
     "greenscope.bpf": SYSTEM | {"greenscope.target", "greenscope.offsets"},
-    "greenscope.rebuild": ANALYSIS,
+    "greenscope.rebuild": ANALYSIS | {"greenscope.target", "greenscope.offsets"},
     "greenscope.ship": ANALYSIS,
     "greenscope.checks": KERNEL,
     "greenscope.tracer": AGENT,
