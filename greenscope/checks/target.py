@@ -7,15 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from greenscope.checks.result import Check, fail, fail_with, ok, warn
-from greenscope.errors import (
-    GreenletNotFound,
-    GreenscopeError,
-    NotPython,
-    PermissionMissing,
-)
+from greenscope.errors import GreenscopeError, NotPython, PermissionMissing
 from greenscope.offsets.rows import ROWS
 from greenscope.offsets.table import offsets_for
-from greenscope.target.elf import ElfError, ElfImage
+from greenscope.target.greenlet import find_greenlet
 from greenscope.target.maps import MappedFile, mapped_files, read_maps
 from greenscope.target.memory import LiveMemory
 from greenscope.target.process import (
@@ -25,11 +20,8 @@ from greenscope.target.process import (
     own_pid_namespace,
     resolve_pid,
 )
-from greenscope.target.python import MappedPython, find_extension, find_python, package_version
+from greenscope.target.python import MappedPython, find_python, package_version
 
-# greenlet's switch, the one probe that everything hangs on (in .dynsym since greenlet 2.0).
-_SWITCH_SYMBOL = "_ZN8greenlet8Greenlet13g_switchstackEv"
-_CALL_PROBES = ("function__entry", "function__return")
 _GC_PROBES = ("gc__start", "gc__done")
 
 
@@ -53,7 +45,7 @@ def target_checks(pid: int) -> list[Check]:
         *checks,
         _interpreter(python),
         _usdt(python),
-        *_greenlet(files),
+        _greenlet(files),
         _gevent(files),
         _c_library(files),
     ]
@@ -115,22 +107,18 @@ def _usdt(python: MappedPython) -> Check:
     return ok("usdt probes", found)
 
 
-def _greenlet(files: Sequence[MappedFile]) -> list[Check]:
-    file = find_extension(files, "greenlet", "_greenlet")
-    if file is None:
-        advice = "Is it a gevent program? If it imports greenlet later, attach then."
-        return [fail("greenlet", "not loaded", advice, GreenletNotFound)]
-    version = package_version(file, "greenlet") or "unknown version"
-    found = f"{version}: {file.path}"
+def _greenlet(files: Sequence[MappedFile]) -> Check:
     try:
-        with ElfImage(file.readable_path()) as image:
-            symbol = image.symbol(_SWITCH_SYMBOL)
-    except ElfError as error:
-        return [fail_with("greenlet", error)]
-    if symbol is None:
-        advice = "Its switch function cannot be found. Use greenlet 2.0 or later from PyPI."
-        return [fail("greenlet", f"{found}, without {_SWITCH_SYMBOL}", advice, GreenletNotFound)]
-    return [ok("greenlet", f"{found}, its switch is at {symbol.address:#x}")]
+        extension = find_greenlet(files)
+    except GreenscopeError as error:
+        return fail_with("greenlet", error)
+    found = f"{extension.version or 'unknown version'}: {extension.file.path}"
+    places = {"created": extension.created, "freed": extension.freed}
+    missing = [name for name, place in places.items() if place is None]
+    if missing:
+        advice = "Greenlets that reuse an address of an ended one are taken for that one."
+        return warn("greenlet", f"{found}, without symbols for: {', '.join(missing)}", advice)
+    return ok("greenlet", f"{found}, with all symbols that are probed")
 
 
 def _gevent(files: Sequence[MappedFile]) -> Check:
