@@ -21,6 +21,7 @@ class StateWatch:
         self.counts: Counter[str] = Counter()
         self.rounds = 0
         self._stop = threading.Event()
+        self._looked = threading.Condition()
         self._thread = threading.Thread(target=self._watch, name=f"states of {pid}", daemon=True)
 
     @property
@@ -37,6 +38,11 @@ class StateWatch:
         """Begin to watch, in a thread of its own."""
         self._thread.start()
 
+    def wait_rounds(self, rounds: int) -> None:
+        """Return when all threads were looked at this many times."""
+        with self._looked:
+            self._looked.wait_for(lambda: self.rounds >= rounds)
+
     def stop(self) -> None:
         """End the watch; the counts stay."""
         self._stop.set()
@@ -45,7 +51,9 @@ class StateWatch:
     def _watch(self) -> None:
         while not self._stop.is_set():
             self.counts.update(thread_states(self.pid).values())
-            self.rounds += 1
+            with self._looked:
+                self.rounds += 1
+                self._looked.notify_all()
             time.sleep(SAMPLE_PERIOD_S)
 
 
