@@ -5,7 +5,9 @@
 #   deploy/host/setup.sh dev      .venv: the same, the collector, test and lint tools (make test)
 #   deploy/host/setup.sh target   .venv-target: gevent alone, what demo and test targets run with
 #
-# Exit code 7 (docs/exit-codes.md): something is missing and we may not install it.
+# What only tracing needs (bcc, kernel headers) may stay missing where we are not root: it is said
+# here, and `greenscope doctor` says it again. Exit code 7 (docs/exit-codes.md): something without
+# which not even that works is missing, and we may not install it.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -27,7 +29,7 @@ missing_packages() {
     compgen -G '/usr/lib/python3*/ensurepip/__init__.py' >/dev/null || echo python3-venv
     if [[ $1 != target ]]; then
         [[ -e /usr/lib/python3/dist-packages/bcc/table.py ]] || echo python3-bpfcc
-        have_headers || echo "linux-headers-$(dpkg --print-architecture)"
+        have_headers || echo "linux-headers-$(dpkg --print-architecture 2>/dev/null)"
     fi
     if [[ $1 == dev ]]; then # the probes' headers are also compiled and tested on the host
         command -v gcc >/dev/null || echo gcc
@@ -42,7 +44,10 @@ install_packages() {
     if ((EUID != 0)) || ! command -v apt-get >/dev/null; then
         say "missing: ${packages[*]}" >&2
         say "install them as root: apt-get install ${packages[*]}" >&2
-        exit "$EXIT_PERMISSION"
+        case " ${packages[*]} " in
+        *' python3 '* | *' python3-venv '*) exit "$EXIT_PERMISSION" ;;
+        *) return 0 ;;
+        esac
     fi
     say "apt-get install ${packages[*]}"
     export DEBIAN_FRONTEND=noninteractive
