@@ -30,6 +30,7 @@ enum gs_off_kind {
 #define GS_FLAG_BEGAN_BEFORE	0x02	/* was running when the watch began */
 #define GS_FLAG_GC		0x04	/* inside a garbage collection */
 #define GS_FLAG_IN_SYSCALL	0x08	/* sample taken in kernel mode, nr is valid */
+#define GS_FLAG_ASSUMED		0x10	/* no hub was seen on this thread so far */
 
 struct gs_event {
 	u8 kind;		/* enum gs_event_kind */

@@ -42,6 +42,12 @@ enum gs_role {
 	GS_ROLE_LOOP = 4,	/* gevent's loop in Python (cffi), inside the hub; no greenlet */
 };
 
+enum gs_hub {
+	GS_HUB_NONE = 0,
+	GS_HUB_SEEN = 1,	/* a hub ran on this thread */
+	GS_HUB_ASSUMED = 2,	/* the main thread, before the first look at its hub */
+};
+
 struct gs_thread {
 	u64 tstate;		/* PyThreadState of this OS thread, last seen */
 	u64 greenlet;		/* address of the current greenlet; 0: not known yet */
@@ -58,7 +64,7 @@ struct gs_thread {
 	s32 off_nr;
 	u8 off_kind;
 	u8 role;		/* enum gs_role of the current greenlet */
-	u8 has_hub;		/* 1: a hub ran here; 2: assumed, none seen yet */
+	u8 has_hub;		/* enum gs_hub */
 	u8 idle;		/* the hub polls since off_since_ns */
 	u8 began_before;
 	u8 exited;
@@ -93,7 +99,8 @@ struct gs_greenlet {
 	u64 longest_hold_ns;
 	u32 tid;
 	u8 role;
-	u8 pad[3];
+	u8 finished;		/* its function returned; the switch that follows is the last */
+	u8 pad[2];
 };
 
 #endif

@@ -1,32 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Birth and death of greenlets: constructor and destructor of greenlet::UserGreenlet, rdi =
- * this in both. Addresses are reused within milliseconds, so a birth begins a new identity
- * even where a death was missed.
+ * Birth and end of greenlets. Addresses are reused within milliseconds, so a birth begins a
+ * new identity even where an end was missed (a greenlet that never ran has none).
  */
 
-static __always_inline void
-gs_bury(struct gs_greenlet_key *key, struct gs_greenlet *greenlet, u64 now)
-{
-	struct gs_event event = {
-		.kind = GS_EVENT_GREENLET_END,
-		.flags = greenlet->role == GS_ROLE_HUB ? GS_FLAG_HUB : 0,
-		.nr = -1,
-		.tid = greenlet->tid,
-		.tgid = key->tgid,
-		.ktime_ns = now,
-		.stack_id = greenlet->kind_stack_id,
-		.duration_ns = greenlet->running_ns,
-		.greenlet_id = greenlet->id,
-		.blocked_ns = greenlet->waiting_ns,
-		.preempted_ns = greenlet->longest_hold_ns,
-		.gc_ns = greenlet->switches,
-	};
-
-	gs_send(&event);
-	gs_greenlets.delete(key);
-}
-
+/* Constructor of greenlet::UserGreenlet, rdi = this. */
 int gs_on_greenlet_created(struct pt_regs *ctx)
 {
 	u64 now = bpf_ktime_get_ns(), pid_tgid = bpf_get_current_pid_tgid();
@@ -45,6 +23,29 @@ int gs_on_greenlet_created(struct pt_regs *ctx)
 	return 0;
 }
 
+/*
+ * greenlet::PythonState::did_finish(PyThreadState *), called by the greenlet that ends, on its
+ * own stack; with a null thread state by whoever frees one that did not. The switch away that
+ * follows is its last (gs_switch() buries it).
+ */
+int gs_on_greenlet_finished(struct pt_regs *ctx)
+{
+	u64 pid_tgid = bpf_get_current_pid_tgid();
+	u32 tid = (u32)pid_tgid;
+	struct gs_thread *thread = gs_threads.lookup(&tid);
+	struct gs_greenlet_key key = { .tgid = pid_tgid >> 32 };
+	struct gs_greenlet *greenlet;
+
+	if (!thread || !PT_REGS_PARM2(ctx))
+		return 0;
+	key.addr = thread->greenlet;
+	greenlet = gs_greenlets.lookup(&key);
+	if (greenlet)
+		greenlet->finished = 1;
+	return 0;
+}
+
+/* Destructor of greenlet::Greenlet, rdi = this: for greenlet 2.0, which has no did_finish(). */
 int gs_on_greenlet_freed(struct pt_regs *ctx)
 {
 	u64 now = bpf_ktime_get_ns();

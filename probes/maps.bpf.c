@@ -105,7 +105,7 @@ gs_learn_role(struct gs_thread *thread, const struct gs_walk *walk, u32 tgid)
 	if (role)
 		thread->role = *role;
 	if (thread->role == GS_ROLE_HUB)
-		thread->has_hub = 1;
+		thread->has_hub = GS_HUB_SEEN;
 	if (!greenlet)
 		return;
 	greenlet->role = thread->role;
@@ -123,6 +123,7 @@ static __always_inline u8 gs_hold_flags(const struct gs_thread *thread)
 {
 	return (thread->role == GS_ROLE_HUB ? GS_FLAG_HUB : 0) |
 	       (thread->began_before ? GS_FLAG_BEGAN_BEFORE : 0) |
+	       (thread->has_hub == GS_HUB_ASSUMED ? GS_FLAG_ASSUMED : 0) |
 	       (thread->gc_since_ns ? GS_FLAG_GC : 0);
 }
 
@@ -176,4 +177,27 @@ static __always_inline void gs_begin_hold(struct gs_thread *thread, u64 now)
 	thread->preempted_ns = 0;
 	thread->gc_ns = 0;
 	thread->began_before = 0;
+}
+
+/* Sends the sums of a greenlet that is no more, and forgets it. */
+static __always_inline void
+gs_bury(struct gs_greenlet_key *key, struct gs_greenlet *greenlet, u64 now)
+{
+	struct gs_event event = {
+		.kind = GS_EVENT_GREENLET_END,
+		.flags = greenlet->role == GS_ROLE_HUB ? GS_FLAG_HUB : 0,
+		.nr = -1,
+		.tid = greenlet->tid,
+		.tgid = key->tgid,
+		.ktime_ns = now,
+		.stack_id = greenlet->kind_stack_id,
+		.duration_ns = greenlet->running_ns,
+		.greenlet_id = greenlet->id,
+		.blocked_ns = greenlet->waiting_ns,
+		.preempted_ns = greenlet->longest_hold_ns,
+		.gc_ns = greenlet->switches,
+	};
+
+	gs_send(&event);
+	gs_greenlets.delete(key);
 }

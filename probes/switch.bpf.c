@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * Entry of greenlet::Greenlet::g_switchstack(): a switch from the current greenlet to
- * GS_SWITCH_TARGET(ctx). Runs on the thread that switches, which holds the GIL.
+ * its `this`, which is the second argument: the first is the hidden place of the result (the
+ * class that it returns has a destructor, so the ABI wants it in memory). Runs on the thread that switches, which holds the GIL.
  */
 
 /* State of a thread that switches for the first time. */
@@ -9,7 +10,7 @@ static __always_inline struct gs_thread *gs_new_thread(u32 tid, u32 tgid, u64 no
 {
 	struct gs_thread fresh = { .tgid = tgid, .hold_start_ns = now, .off_nr = -1 };
 
-	fresh.has_hub = tid == tgid ? 2 : 0;
+	fresh.has_hub = tid == tgid ? GS_HUB_ASSUMED : 0;
 	fresh.stack_wanted = 1;
 	if (gs_threads.update(&tid, &fresh))
 		gs_count_loss(GS_LOST_THREADS);
@@ -67,6 +68,8 @@ gs_switch(struct gs_thread *thread, const struct gs_target *target, u64 to_addr,
 		origin->left_stack_id = stack_id;
 		if (length > origin->longest_hold_ns)
 			origin->longest_hold_ns = length;
+		if (origin->finished)
+			gs_bury(&from, origin, now);
 	}
 
 	next = gs_find_greenlet(&to, tid, now);
@@ -120,7 +123,7 @@ int gs_on_switch_walk(struct pt_regs *ctx)
 		gs_switch_programs.call(ctx, GS_PROGRAM_WALK);
 	stack_id = gs_keep_stack(walk, target);
 	gs_learn_role(thread, walk, tgid);
-	gs_switch(thread, target, GS_SWITCH_TARGET(ctx), tid, walk->now_ns, stack_id);
+	gs_switch(thread, target, PT_REGS_PARM2(ctx), tid, walk->now_ns, stack_id);
 	return 0;
 }
 
@@ -138,7 +141,7 @@ int gs_on_switch(struct pt_regs *ctx)
 		thread = gs_new_thread(tid, tgid, now);
 	if (!thread)
 		return 0;
-	to = GS_SWITCH_TARGET(ctx);
+	to = PT_REGS_PARM2(ctx);
 	/* g_switchstack() returns at once when asked to switch to the current greenlet. */
 	if (to == thread->greenlet)
 		return 0;

@@ -1,0 +1,227 @@
+"""Compiles the programs in probes/, loads them and attaches them. The one module with bcc.
+
+bcc is Debian's python3-bpfcc; PyPI's package of the same name is another project.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from greenscope.bpf import abi, perf_event
+from greenscope.bpf.headers import ENVIRONMENT, find_kernel_headers
+from greenscope.bpf.ring import PAGE, MappedRing
+from greenscope.errors import BpfUnavailable
+from greenscope.offsets.btf import kernel_btf
+
+try:
+    import bcc
+    from bcc.syscall import syscalls as _syscalls
+except ImportError:  # the agent's own check says what to install; see Kernel.__init__
+    bcc = None
+    _syscalls = {}
+
+# One translation unit in this order: the maps first, as bcc rewrites map accesses in the main
+# file only, then one file for each attach point.
+SOURCES = ("maps", "switch", "lifecycle", "poll", "sampler", "sched", "gc")
+# The system calls in which a hub waits for events, as GS_NR_* of sched.bpf.c.
+POLLS = (
+    "epoll_wait",
+    "epoll_pwait",
+    "epoll_pwait2",
+    "poll",
+    "ppoll",
+    "select",
+    "pselect6",
+    "io_uring_enter",
+)
+# bcc's table ends before these (include/uapi/asm-generic/unistd.h).
+_LATER_SYSCALLS = {425: "io_uring_setup", 426: "io_uring_enter", 441: "epoll_pwait2"}
+_NUMBERS = {name: number for number, name in _LATER_SYSCALLS.items()} | {
+    name.decode(): number for number, name in _syscalls.items()
+}
+_INSTALL_BCC = (
+    "Install Debian's package with `apt-get install python3-bpfcc` and run greenscope with "
+    "Debian's Python (`/usr/bin/python3 -m venv --system-site-packages`). PyPI's `bcc` is an "
+    "unrelated project."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Sizes of the maps (entries) and rings (bytes, a power of two of pages)."""
+
+    targets: int = 64
+    threads: int = 512
+    greenlets: int = 65536
+    stacks: int = 16384
+    event_ring_bytes: int = 1 << 20
+    stack_ring_bytes: int = 1 << 20
+
+
+def probes_dir() -> Path:
+    """Where the BPF sources lie, in a checkout as well as installed."""
+    import_root = Path(__file__).resolve().parents[2]
+    return import_root / "probes"
+
+
+def syscall_name(number: int) -> str:
+    """`clock_nanosleep` for 230; the number where it has no known name."""
+    name = _syscalls.get(number)
+    return name.decode() if name else _LATER_SYSCALLS.get(number, str(number))
+
+
+class Kernel:
+    """The loaded programs and their maps. Everything in the kernel ends with close(), and by
+    the kernel's own doing when the process ends in any other way.
+
+    Raises:
+        BpfUnavailable: bcc, headers or BTF are missing, or a program does not load.
+    """
+
+    def __init__(self, limits: Limits | None = None) -> None:
+        if bcc is None or not hasattr(bcc, "BPF"):
+            raise BpfUnavailable("Debian's bcc for Python is not there", _INSTALL_BCC)
+        self.limits = limits or Limits()
+        self._stack = contextlib.ExitStack()
+        self._programs: dict[str, int] = {}
+        os.environ[ENVIRONMENT] = str(find_kernel_headers().path)
+        self._bpf = self._compile()
+        self._stack.callback(self._bpf.cleanup)
+        self._link_walks()
+        self.targets = self._bpf.get_table("gs_targets", ctypes.c_uint32, abi.Target)
+        self.threads = self._bpf.get_table("gs_threads", ctypes.c_uint32, abi.Thread)
+        self.greenlets = self._bpf.get_table("gs_greenlets", abi.GreenletKey, abi.Greenlet)
+        self.roles = self._bpf.get_table("gs_roles", ctypes.c_uint64, ctypes.c_uint8)
+        self._lost = self._bpf.get_table("gs_lost")
+        self.events = self._ring("gs_events", self.limits.event_ring_bytes)
+        self.stacks = self._ring("gs_stacks", self.limits.stack_ring_bytes)
+
+    def attach_uprobe(
+        self, function: str, path: str, offset: int, pid: int, ref_ctr_offset: int = 0
+    ) -> None:
+        """See perf_event.open_uprobe()."""
+        program = self._program(function, bcc.BPF.KPROBE)
+        fd = perf_event.open_uprobe(program, path, offset, pid, ref_ctr_offset)
+        self._stack.callback(os.close, fd)
+
+    def attach_sampler(self, hz: int) -> None:
+        """Samples every CPU that is online."""
+        program = self._program("gs_on_sample", bcc.BPF.PERF_EVENT)
+        for cpu in _online_cpus():
+            self._stack.callback(os.close, perf_event.open_cpu_clock(program, hz, cpu))
+
+    def attach_sched(self) -> None:
+        """Follows the threads that are in the map `threads` on and off the CPU."""
+        for tracepoint, function in (
+            ("sched_switch", "gs_on_sched_switch"),
+            ("sched_process_exit", "gs_on_thread_exit"),
+        ):
+            self._program(function, bcc.BPF.RAW_TRACEPOINT)
+            try:
+                self._bpf.attach_raw_tracepoint(tp=tracepoint, fn_name=function)
+            except Exception as error:  # bcc raises bare Exception
+                raise BpfUnavailable(f"the kernel refuses the tracepoint {tracepoint}") from error
+
+    def lost(self) -> dict[abi.LossKind, int]:
+        """What the kernel side could not keep, since the start."""
+        return {
+            kind: sum(self._lost[ctypes.c_int(kind)]) for kind in abi.LossKind
+        }
+
+    def close(self) -> None:
+        """Detaches everything; the rings and maps are gone after it."""
+        self._stack.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _compile(self) -> Any:
+        directory = probes_dir()
+        text = b"\n".join((directory / f"{name}.bpf.c").read_bytes() for name in SOURCES)
+        flags = [f"-I{directory}", "-Wno-address-of-packed-member", *self._defines()]
+        try:
+            return bcc.BPF(text=text, cflags=flags)
+        except Exception as error:  # bcc raises bare Exception
+            raise BpfUnavailable(
+                f"the BPF programs do not compile: {error}",
+                "`greenscope doctor` checks bcc and the kernel headers.",
+            ) from error
+
+    def _defines(self) -> Iterator[str]:
+        limits = self.limits
+        btf = kernel_btf()
+        numbers = {
+            "GS_MAX_TARGETS": limits.targets,
+            "GS_MAX_THREADS": limits.threads,
+            "GS_MAX_GREENLETS": limits.greenlets,
+            "GS_MAX_STACKS": limits.stacks,
+            "GS_EVENT_PAGES": limits.event_ring_bytes // PAGE,
+            "GS_STACK_PAGES": limits.stack_ring_bytes // PAGE,
+            "GS_TASK_PID": _offset(btf.member_offset("task_struct", "pid"), "pid"),
+            # `state` was renamed in Linux 5.14.
+            "GS_TASK_STATE": _offset(
+                btf.member_offset("task_struct", "__state")
+                or btf.member_offset("task_struct", "state"),
+                "__state",
+            ),
+        }
+        for name, value in numbers.items():
+            yield f"-D{name}={value}"
+        for name in POLLS:
+            yield f"-DGS_NR_{name.upper()}={_NUMBERS[name]}"
+
+    def _link_walks(self) -> None:
+        """Puts each walk program where its tail calls look for it."""
+        for array, function, kind in (
+            ("gs_switch_programs", "gs_on_switch_walk", bcc.BPF.KPROBE),
+            ("gs_sampler_programs", "gs_on_sample_walk", bcc.BPF.PERF_EVENT),
+            ("gs_sched_programs", "gs_on_sched_switch_walk", bcc.BPF.RAW_TRACEPOINT),
+        ):
+            self._bpf.get_table(array)[ctypes.c_int(0)] = ctypes.c_int(
+                self._program(function, kind)
+            )
+
+    def _program(self, function: str, kind: int) -> int:
+        """File descriptor of a program, loaded (and verified) when first asked for."""
+        if function not in self._programs:
+            try:
+                loaded = self._bpf.load_func(function, kind)
+            except Exception as error:  # bcc raises bare Exception
+                raise BpfUnavailable(
+                    f"the kernel does not load {function}: {error}",
+                    "`greenscope doctor` checks what the kernel offers.",
+                ) from error
+            self._programs[function] = loaded.fd
+        return self._programs[function]
+
+    def _ring(self, name: str, size_bytes: int) -> MappedRing:
+        ring = MappedRing(self._bpf.get_table(name).map_fd, size_bytes)
+        self._stack.callback(ring.close)
+        return ring
+
+
+def _offset(value: int | None, name: str) -> int:
+    if value is None:
+        raise BpfUnavailable(
+            f"the kernel's BTF does not describe task_struct.{name}",
+            "greenscope needs a kernel built with CONFIG_DEBUG_INFO_BTF.",
+        )
+    return value
+
+
+def _online_cpus() -> list[int]:
+    """CPU numbers from a list like 0-3,8."""
+    cpus: list[int] = []
+    for part in Path("/sys/devices/system/cpu/online").read_text().strip().split(","):
+        first, _, last = part.partition("-")
+        cpus.extend(range(int(first), int(last or first) + 1))
+    return cpus

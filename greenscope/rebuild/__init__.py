@@ -1,0 +1,1 @@
+"""From addresses to names, and from events to holds: rebuilding what the target did."""

@@ -1,0 +1,165 @@
+"""Sums over greenlets and threads, as increments since the record before."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from greenscope.bpf import abi
+from greenscope.model import Code, GreenletTotals, ThreadTotals
+from greenscope.rebuild.stacks import StackResolver, kind_of
+
+Group = tuple[int, Code | None, bool]
+"""(tid, kind, is the hub)."""
+
+
+@dataclass(slots=True)
+class _Sums:
+    seen: int = 0
+    ended: int = 0
+    alive: int = 0
+    switches: int = 0
+    running_ns: int = 0
+    waiting_ns: int = 0
+    longest_hold_ns: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class GreenletState:
+    """A greenlet's sums since it was first seen, dead or alive."""
+
+    greenlet_id: int
+    tid: int
+    kind_stack_id: int
+    is_hub: bool
+    switches: int
+    running_ns: int
+    waiting_ns: int
+    longest_hold_ns: int
+
+
+def ended_greenlet(event: abi.Event) -> GreenletState:
+    """From a GREENLET_END event (gs_events.h says which field carries what)."""
+    return GreenletState(
+        greenlet_id=event.greenlet_id,
+        tid=event.tid,
+        kind_stack_id=event.stack_id,
+        is_hub=bool(event.flags & abi.FLAG_HUB),
+        switches=event.gc_ns,
+        running_ns=event.duration_ns,
+        waiting_ns=event.blocked_ns,
+        longest_hold_ns=event.preempted_ns,
+    )
+
+
+def living_greenlet(greenlet: abi.Greenlet, now_ns: int, running_since_ns: int) -> GreenletState:
+    """From its entry in the map, with what has not ended yet counted up to `now_ns`.
+
+    `running_since_ns`: begin of the present hold if it is the current greenlet, else 0.
+    """
+    unfinished_ns = now_ns - running_since_ns if running_since_ns else 0
+    waiting_ns = max(0, now_ns - greenlet.left_ns) if greenlet.left_ns else 0
+    return GreenletState(
+        greenlet_id=greenlet.id,
+        tid=greenlet.tid,
+        kind_stack_id=greenlet.kind_stack_id,
+        is_hub=greenlet.role == abi.Role.HUB,
+        switches=greenlet.switches,
+        running_ns=greenlet.running_ns + unfinished_ns,
+        waiting_ns=greenlet.waiting_ns + waiting_ns,
+        longest_hold_ns=max(greenlet.longest_hold_ns, unfinished_ns),
+    )
+
+
+class GreenletBooks:
+    """Adds greenlets up by kind. Memory: one entry per living greenlet and per kind."""
+
+    def __init__(self, resolver: StackResolver) -> None:
+        self._resolver = resolver
+        self._reported: dict[int, GreenletState] = {}
+        self._ended: dict[Group, _Sums] = {}
+
+    def end(self, state: GreenletState) -> None:
+        """A greenlet was freed."""
+        sums = self._add(self._ended, state, self._reported.pop(state.greenlet_id, None))
+        sums.ended += 1
+
+    def totals(self, living: Iterable[GreenletState]) -> Iterator[GreenletTotals]:
+        """The increments since the call before, given every greenlet that lives now."""
+        groups, self._ended = self._ended, {}
+        for state in living:
+            sums = self._add(groups, state, self._reported.get(state.greenlet_id))
+            sums.alive += 1
+            self._reported[state.greenlet_id] = state
+        for (tid, kind, is_hub), sums in groups.items():
+            yield GreenletTotals(
+                tid=tid,
+                kind=kind,
+                is_hub=is_hub,
+                seen=sums.seen,
+                ended=sums.ended,
+                alive=sums.alive,
+                switches=sums.switches,
+                running_ns=sums.running_ns,
+                waiting_ns=sums.waiting_ns,
+                longest_hold_ns=sums.longest_hold_ns,
+            )
+
+    def _add(
+        self, groups: dict[Group, _Sums], state: GreenletState, before: GreenletState | None
+    ) -> _Sums:
+        kind = kind_of(self._resolver.by_id(state.kind_stack_id))
+        sums = groups.setdefault((state.tid, kind, state.is_hub), _Sums())
+        sums.seen += before is None
+        sums.switches += state.switches - (before.switches if before else 0)
+        sums.running_ns += max(0, state.running_ns - (before.running_ns if before else 0))
+        sums.waiting_ns += max(0, state.waiting_ns - (before.waiting_ns if before else 0))
+        sums.longest_hold_ns = max(sums.longest_hold_ns, state.longest_hold_ns)
+        return sums
+
+
+@dataclass(slots=True)
+class _ThreadReported:
+    switches: int = 0
+    holds: int = 0
+    holding_ns: int = 0
+    hub_ns: int = 0
+    idle_ns: int = 0
+
+
+class ThreadBooks:
+    """Adds the threads up."""
+
+    def __init__(self) -> None:
+        self._reported: dict[int, _ThreadReported] = {}
+
+    def totals(self, tid: int, name: str, thread: abi.Thread, now_ns: int) -> ThreadTotals:
+        """The increments of one thread; what has not ended yet counts up to `now_ns`."""
+        since = thread.off_since_ns if thread.idle else thread.hold_start_ns
+        open_ns = 0 if thread.exited else max(0, now_ns - since)
+        is_hub = thread.role == abi.Role.HUB
+        before = self._reported.setdefault(tid, _ThreadReported())
+        now = _ThreadReported(
+            switches=thread.switches,
+            holds=thread.holds,
+            holding_ns=thread.holding_ns + (0 if is_hub or thread.idle else open_ns),
+            hub_ns=thread.hub_ns + (open_ns if is_hub and not thread.idle else 0),
+            idle_ns=thread.idle_ns + (open_ns if thread.idle else 0),
+        )
+        open_hold_ns = open_ns if thread.has_hub and not thread.idle else 0
+        self._reported[tid] = now
+        return ThreadTotals(
+            tid=tid,
+            name=name,
+            has_hub=thread.has_hub == 1,
+            switches=now.switches - before.switches,
+            holds=now.holds - before.holds,
+            holding_ns=max(0, now.holding_ns - before.holding_ns),
+            hub_ns=max(0, now.hub_ns - before.hub_ns),
+            idle_ns=max(0, now.idle_ns - before.idle_ns),
+            longest_hold_ns=max(thread.longest_hold_ns, open_hold_ns),
+        )
+
+    def forget(self, tid: int) -> None:
+        """A thread ended; its tid may come back as another thread's."""
+        self._reported.pop(tid, None)

@@ -1,0 +1,86 @@
+"""The greenlet extension of a process: which build, and where its functions can be probed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from greenscope.errors import GreenletNotFound
+from greenscope.target.elf import ElfImage, Symbol
+from greenscope.target.maps import MappedFile
+from greenscope.target.python import find_extension, package_version
+
+# Itanium C++ names of src/greenlet/TGreenlet.cpp and TUserGreenlet.cpp, greenlet 2.0 and
+# later; in .dynsym, so also there when stripped.
+SWITCH = "_ZN8greenlet8Greenlet13g_switchstackEv"
+FINISHED = "_ZN8greenlet11PythonState10did_finishEP3_ts"  # 3.0 and later
+# The destructor of the base class runs once for each greenlet, also for a thread's main one;
+# UserGreenlet's deleting destructor calls its complete one, so probing those counts twice.
+FREED = "_ZN8greenlet8GreenletD2Ev"
+_CREATED = re.compile(r"_ZN8greenlet12UserGreenletC[12]E")
+_ENDBR64_SIZE = 4
+
+
+@dataclass(frozen=True, slots=True)
+class GreenletExtension:
+    """greenlet's shared object; the offsets are places in the file for uprobes.
+
+    `created`, `finished` and `freed` are None where the build has no such symbol; without
+    `created` a greenlet's identity follows from its address alone.
+    """
+
+    file: MappedFile
+    version: str
+    switch: int
+    created: int | None
+    finished: int | None
+    freed: int | None
+
+
+def find_greenlet(files: Iterable[MappedFile]) -> GreenletExtension:
+    """The greenlet extension among a process's mapped files.
+
+    Raises:
+        GreenletNotFound: not loaded, or of a build without the symbols that are probed.
+    """
+    file = find_extension(files, "greenlet", "_greenlet")
+    if file is None:
+        raise GreenletNotFound(
+            "the process has not loaded greenlet",
+            "Give the pid of the Python process that runs gevent (a wrapper's child, or a "
+            "worker of a prefork server), after it has imported gevent.",
+        )
+    version = package_version(file, "greenlet")
+    with ElfImage(file.readable_path()) as image:
+        switch = _probe_place(image, image.symbol(SWITCH))
+        created = next(iter(image.find_symbols(_CREATED)), None)
+        if switch is None:
+            raise GreenletNotFound(
+                f"greenlet {version or 'of an unknown version'} at {file.path} has no symbol "
+                "for its switch",
+                "greenscope needs greenlet 2.0 or later, as built for PyPI; a build with hidden "
+                "symbols cannot be traced.",
+            )
+        return GreenletExtension(
+            file=file,
+            version=version,
+            switch=switch,
+            created=_probe_place(image, created),
+            finished=_probe_place(image, image.symbol(FINISHED)),
+            freed=_probe_place(image, image.symbol(FREED)),
+        )
+
+
+def _probe_place(image: ElfImage, symbol: Symbol | None) -> int | None:
+    """File offset for an entry probe of a function.
+
+    Behind a leading endbr64: the kernel must single-step that one, at twelve times the cost
+    of the push that follows.
+    """
+    if symbol is None:
+        return None
+    offset = image.file_offset(symbol.address)
+    if offset is not None and image.starts_with_endbr64(offset):
+        offset += _ENDBR64_SIZE
+    return offset

@@ -1,0 +1,315 @@
+"""One attach to one process, from the target's memory to records.
+
+Reads top to bottom as the data flows: target -> offsets -> programs in the kernel -> rings ->
+rebuilding -> records. The target is only read.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import select
+import socket
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Self
+
+from greenscope.bpf import abi
+from greenscope.bpf.loader import Kernel, Limits, syscall_name
+from greenscope.errors import BpfUnavailable
+from greenscope.model import (
+    Hold,
+    Loss,
+    Record,
+    Session,
+    SessionEnd,
+    Shed,
+)
+from greenscope.offsets.program import Program
+from greenscope.rebuild.first_look import first_look
+from greenscope.rebuild.frames import decode_stack
+from greenscope.rebuild.holds import HoldAssembler
+from greenscope.rebuild.stacks import StackResolver, role_of
+from greenscope.rebuild.totals import (
+    GreenletBooks,
+    GreenletState,
+    ThreadBooks,
+    ended_greenlet,
+    living_greenlet,
+)
+from greenscope.target.memory import LiveMemory
+from greenscope.target.process import thread_name, thread_ns_ids
+
+FLUSH_INTERVAL_NS = 1_000_000_000
+LIVING_INTERVAL_NS = 10_000_000_000  # reading every living greenlet costs the agent's time
+# A hold is sampled from half the threshold on, so that one that reaches it has been met.
+SAMPLE_AGE_PART = 2
+MIN_BLOCK_PART = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What the user can choose. `wait_walks` is per thread and 10 ms."""
+
+    threshold_ns: int = 10_000_000
+    sample_hz: int = 199
+    wait_stacks: abi.WaitStacks = abi.WaitStacks.SAMPLED
+    wait_walks: int = 20
+    service: str = ""
+    limits: Limits = field(default_factory=Limits)
+
+
+@dataclass(slots=True)
+class Progress:
+    """How far a watch is, for the running line."""
+
+    watched_ns: int = 0
+    switches: int = 0
+    holds: int = 0
+    lost: int = 0
+
+
+class Tracer:
+    """Watches one program; a context manager, whose end removes every probe.
+
+    `kernel` has its programs compiled already, which is the slow part, and is closed by the
+    tracer. Between enter and exit call `poll()` and hand the records on; `finish()` gives the
+    last ones.
+
+    Raises (on entering):
+        PermissionMissing, BpfUnavailable: a probe is refused.
+    """
+
+    def __init__(self, program: Program, kernel: Kernel, options: Options) -> None:
+        self.program = program
+        self.progress = Progress()
+        self._kernel = kernel
+        self._options = options
+        self._memory = LiveMemory(program.process.pid)
+        self._resolver = StackResolver(self._memory, program.offsets)
+        self._assembler = HoldAssembler(self._resolver, syscall_name)
+        self._greenlets = GreenletBooks(self._resolver)
+        self._threads = ThreadBooks()
+        self._assumed: dict[int, list[Hold]] = {}
+        self._lost: dict[abi.LossKind, int] = dict.fromkeys(abi.LossKind, 0)
+        self._polls_watched = False
+        self._last_flush_ns = self._last_living_ns = time.monotonic_ns()
+        self.session = self._describe()
+
+    # Attaching: state first, then the switch, then everything that refers to it.
+
+    def __enter__(self) -> Self:
+        try:
+            self._attach()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._kernel.close()
+        self._memory.close()
+
+    def _attach(self) -> None:
+        pid = self.program.process.pid
+        kernel, program = self._kernel, self.program
+        now_ns = time.monotonic_ns()
+        for look in first_look(program, self._memory, self._resolver, syscall_name, now_ns):
+            self._learn_roles([look.outermost_code])
+            kernel.threads[abi.u32(look.tid)] = look.thread
+        kernel.targets[abi.u32(pid)] = self._target()
+        for function, offset in self._switch_probes():
+            kernel.attach_uprobe(function, program.greenlet.file.readable_path(), offset, pid)
+        kernel.attach_sched()
+        kernel.attach_sampler(self._options.sample_hz)
+        self._attach_gc()
+
+    def _switch_probes(self) -> Iterator[tuple[str, int]]:
+        greenlet = self.program.greenlet
+        yield "gs_on_switch", greenlet.switch
+        if greenlet.created is not None:
+            yield "gs_on_greenlet_created", greenlet.created
+        # Either tells the end; the first when it happens, the second when memory is freed.
+        if greenlet.finished is not None:
+            yield "gs_on_greenlet_finished", greenlet.finished
+        elif greenlet.freed is not None:
+            yield "gs_on_greenlet_freed", greenlet.freed
+
+    def _attach_gc(self) -> None:
+        path = self.program.python.file.readable_path()
+        functions = {"gc__start": "gs_on_gc_start", "gc__done": "gs_on_gc_done"}
+        for probe in self.program.python.usdt_probes:
+            if probe.name in functions:
+                self._kernel.attach_uprobe(
+                    functions[probe.name],
+                    path,
+                    probe.file_offset,
+                    self.program.process.pid,
+                    probe.semaphore_file_offset,
+                )
+
+    def _target(self) -> abi.Target:
+        offsets, threshold_ns = self.program.offsets, self._options.threshold_ns
+        pointer = offsets.instr_kind == 0
+        return abi.Target(
+            tstate_addr=self.program.tstate_addr,
+            threshold_ns=threshold_ns,
+            sample_age_ns=threshold_ns // SAMPLE_AGE_PART,
+            min_block_ns=threshold_ns // MIN_BLOCK_PART,
+            instr_mask=(1 << 64) - 1 if pointer else (1 << 32) - 1,
+            tstate_frame=offsets.tstate_frame,
+            cframe_frame=-1 if offsets.cframe_frame is None else offsets.cframe_frame,
+            frame_code=offsets.frame_code,
+            frame_previous=offsets.frame_previous,
+            frame_instr=offsets.frame_instr,
+            frame_owner=0 if offsets.frame_owner is None else offsets.frame_owner,
+            shim_owner=abi.NO_SHIM if offsets.shim_owner is None else offsets.shim_owner,
+            wait_stacks=self._options.wait_stacks,
+            frame_span=offsets.frame_span,
+            wait_walks=self._options.wait_walks,
+        )
+
+    def _describe(self) -> Session:
+        program, process = self.program, self.program.process
+        return Session(
+            session_id=secrets.token_hex(16),
+            service=self._options.service or process.comm,
+            host=socket.gethostname(),
+            pid=process.pid,
+            process_start_ticks=process.start_ticks,
+            executable=process.executable,
+            python_version=program.python.full_version,
+            greenlet_version=program.greenlet.version,
+            threshold_ns=self._options.threshold_ns,
+            sample_hz=self._options.sample_hz,
+            start_ktime_ns=time.monotonic_ns(),
+            start_unix_ns=time.time_ns(),
+        )
+
+    # Draining: the rings' file descriptors become readable when something arrives.
+
+    @property
+    def fds(self) -> tuple[int, int]:
+        """File descriptors to wait on for `poll()`; they stay the tracer's."""
+        return self._kernel.events.fd, self._kernel.stacks.fd
+
+    def poll(self) -> list[Record]:
+        """What arrived since the call before; sums once a second. Never blocks."""
+        records: list[Record] = list(self._drain())
+        now_ns = time.monotonic_ns()
+        if now_ns - self._last_flush_ns >= FLUSH_INTERVAL_NS:
+            records.extend(self._flush(now_ns, final=False))
+        return records
+
+    def finish(self, why: str) -> list[Record]:
+        """Ends the watch: the rest of the events, open holds, sums, and the end itself."""
+        now_ns = time.monotonic_ns()
+        records: list[Record] = list(self._drain())
+        records.extend(self._open_holds(now_ns))
+        records.extend(self._flush(now_ns, final=True))
+        records.append(SessionEnd(now_ns, why))
+        return records
+
+    def _drain(self) -> Iterator[Hold]:
+        # Events before stacks: a stack is sent before the first event that names it, so the
+        # stacks that are there after the events were taken contain all of theirs.
+        events = self._kernel.events.fixed(abi.EVENT)
+        for record in self._kernel.stacks.records():
+            raw = decode_stack(record, self.program.offsets.shim_owner)
+            self._resolver.add(raw)
+            self._learn_roles([raw.outermost_code, *(code for code, _ in raw.frames[:1])])
+        for fields in events:
+            event = abi.Event._make(fields)
+            if event.kind == abi.EventKind.SAMPLE:
+                self._assembler.sample(event)
+            elif event.kind == abi.EventKind.BLOCK:
+                self._assembler.block(event)
+            elif event.kind == abi.EventKind.GREENLET_END:
+                self._greenlets.end(ended_greenlet(event))
+            else:
+                yield from self._hold(event)
+
+    def _hold(self, event: abi.Event, is_open: bool = False) -> Iterator[Hold]:
+        """Names a finished hold; on a thread where no hub was seen yet it waits for one."""
+        hold = self._assembler.hold(event, event.tid, event.greenlet_id, is_open)
+        if event.flags & abi.FLAG_ASSUMED and not is_open:
+            self._assumed.setdefault(event.tid, []).append(hold)
+            return
+        for earlier in self._assumed.pop(event.tid, []):
+            self.progress.holds += 1
+            yield earlier
+        if hold.is_hub:
+            self._watch_polls()
+        self.progress.holds += 1
+        yield hold
+
+    def _learn_roles(self, code_addrs: list[int]) -> None:
+        """Tells the kernel side what a greenlet with this outermost code is."""
+        for code_addr in code_addrs:
+            code = self._resolver.code(code_addr) if code_addr else None
+            if code is not None:
+                self._kernel.roles[abi.u64(code_addr)] = abi.u8(role_of(code.code))
+
+    def _watch_polls(self) -> None:
+        """Probes libc's polls from the first long hold of a hub on (see poll.bpf.c)."""
+        if self._polls_watched:
+            return
+        self._polls_watched = True
+        for path, offset in self.program.poll_places():
+            self._kernel.attach_uprobe("gs_on_poll", path, offset, self.program.process.pid)
+
+    # Sums and endings.
+
+    def _flush(self, now_ns: int, final: bool) -> Iterator[Record]:
+        living_due = final or now_ns - self._last_living_ns >= LIVING_INTERVAL_NS
+        threads = {key.value: thread for key, thread in self._kernel.threads.items()}
+        if living_due:
+            self._last_living_ns = now_ns
+            yield from self._greenlets.totals(self._living(threads, now_ns))
+        self.progress.switches = sum(thread.switches for thread in threads.values())
+        self.progress.watched_ns = now_ns - self.session.start_ktime_ns
+        for tid, thread in threads.items():
+            if thread.has_hub == abi.Hub.SEEN:
+                yield from self._release_assumed(tid)
+            yield self._threads.totals(tid, thread_name(thread.tgid, tid), thread, now_ns)
+            if thread.exited:
+                self._forget_thread(tid)
+        yield from self._losses(now_ns)
+        self._last_flush_ns = now_ns
+
+    def _release_assumed(self, tid: int) -> Iterator[Hold]:
+        for hold in self._assumed.pop(tid, []):
+            self.progress.holds += 1
+            yield hold
+
+    def _forget_thread(self, tid: int) -> None:
+        del self._kernel.threads[abi.u32(tid)]
+        self._threads.forget(tid)
+        self._assembler.forget(tid)
+        self._assumed.pop(tid, None)
+
+    def _living(self, threads: dict[int, abi.Thread], now_ns: int) -> Iterator[GreenletState]:
+        current = {
+            thread.greenlet: thread.hold_start_ns
+            for thread in threads.values()
+            if thread.greenlet and not thread.idle and not thread.exited
+        }
+        for key, greenlet in self._kernel.greenlets.items():
+            yield living_greenlet(greenlet, now_ns, current.get(key.addr, 0))
+
+    def _open_holds(self, now_ns: int) -> Iterator[Hold]:
+        """Holds that last longer than the watch."""
+        for key, thread in self._kernel.threads.items():
+            matters = thread.has_hub and not thread.idle and thread.role != abi.Role.WORKER
+            if matters and now_ns - thread.hold_start_ns >= self._options.threshold_ns:
+                event = self._assembler.open_hold(key.value, thread, now_ns)
+                yield from self._hold(event, is_open=not thread.exited)
+
+    def _losses(self, now_ns: int) -> Iterator[Loss]:
+        for kind, count in self._kernel.lost().items():
+            if count > self._lost[kind]:
+                what = kind.name.lower()
+                yield Loss(what, count - self._lost[kind], self._last_flush_ns, now_ns)
+                self._lost[kind] = count
+        self.progress.lost = sum(self._lost.values())

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Entry of libc's epoll_wait() and its like: the loop of a busy hub turns around. Where the
+ * poll really sleeps, sched_switch tells; where it returns at once, only this ends the hub's
+ * hold, or a loop of many short callbacks would look like one long one. Attached when a hub
+ * hold is first seen, as it costs a trap for each turn of the loop.
+ */
+
+int gs_on_poll(struct pt_regs *ctx)
+{
+	u64 now = bpf_ktime_get_ns(), pid_tgid = bpf_get_current_pid_tgid();
+	u32 tid = (u32)pid_tgid, tgid = pid_tgid >> 32;
+	struct gs_thread *thread = gs_threads.lookup(&tid);
+	struct gs_target *target = gs_targets.lookup(&tgid);
+	struct gs_greenlet_key key = { .tgid = tgid };
+	struct gs_greenlet *hub;
+	u64 length;
+
+	if (!thread || !target || thread->role != GS_ROLE_HUB || thread->idle)
+		return 0;
+	key.addr = thread->greenlet;
+	hub = gs_greenlets.lookup(&key);
+	length = gs_end_hold(thread, target, tid, now, 0);
+	if (hub)
+		hub->running_ns += length;
+	gs_begin_hold(thread, now);
+	return 0;
+}
