@@ -37,7 +37,7 @@ class Demo:
             env={**os.environ, "TMPDIR": str(directory)},
             start_new_session=True,
             # A shell that runs the tests in the background has made SIGINT ignored.
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509
         )
         assert self.process.stdout is not None
         self.output = self.process.stdout
