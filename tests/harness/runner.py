@@ -163,7 +163,7 @@ def run_target(
 
     `args` are `option=value`. `env` is added to the environment. `wrapper` is a command that
     executes the rest of its arguments in place (as `unshare -n` does). Raises
-    TargetUnavailable where the machine cannot run it.
+    TargetUnavailable where the machine cannot run it. The target dies with the calling thread.
     """
     with ExitStack() as stack:
         directory = _control_directory(stack)

@@ -8,7 +8,7 @@ import sys
 # Bound before any monkey.patch_all(): a helper is started without gevent's child watchers.
 from subprocess import PIPE, Popen
 
-from truth import Read
+from truth import Read, die_with_harness
 
 HELPERS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "helpers")
 
@@ -21,6 +21,7 @@ class Helper:
     """
 
     def __init__(self, read: Read, name: str, *args: str) -> None:
+        die_with_harness()
         script = os.path.join(HELPERS, name + ".py")
         self._process = Popen([sys.executable, script, *args], stdin=PIPE, stdout=PIPE, bufsize=0)
         assert self._process.stdin is not None

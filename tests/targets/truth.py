@@ -10,6 +10,7 @@ This module imports no gevent, so that a target may do without, or import it lat
 
 from __future__ import annotations
 
+import ctypes
 import dis
 import json
 import os
@@ -23,6 +24,7 @@ from types import CodeType, FrameType, TracebackType
 from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple, Type, TypeVar
 
 MARK = "# GUILTY"
+PR_SET_PDEATHSIG = 1  # linux/prctl.h
 Read = Callable[[int, int], bytes]
 Value = TypeVar("Value", int, float, str)
 Location = Tuple[str, str, int]
@@ -155,11 +157,21 @@ class Truth:
         os.rename(path + ".new", path)
 
 
+def die_with_harness() -> None:
+    """Have the kernel kill this process when the thread that started it ends.
+
+    The harness ends its targets itself; this is for a harness that was killed while the
+    target cannot see the end of its fifo, because it is blocked.
+    """
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
 class Control:
     """The two fifos. `read` is `gevent.os.nb_read` where a hub must keep polling meanwhile,
     and plain `os.read` where no hub may run."""
 
     def __init__(self, read: Read) -> None:
+        die_with_harness()
         self.directory = sys.argv[1]
         self._read = read
         self._pending = b""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -68,6 +70,28 @@ def test_a_target_ends_when_the_harness_does(tmp_path: Path) -> None:
         with pytest.raises(TargetError, match="the harness is gone"):
             target.wait_done()
         target._commands_fd = os.open(os.devnull, os.O_RDONLY)
+
+
+def test_a_blocked_target_is_killed_when_its_harness_was(tmp_path: Path) -> None:
+    name = program(tmp_path, OBEDIENT.format(script="signal.pause()"))
+    harness = (
+        "import os, sys; from tests.harness import run_target\n"
+        f"with run_target({name!r}, sys.executable) as target:\n"
+        "    target.go(); print(target.pid, flush=True); sys.stdin.read()\n"
+    )
+    killed = subprocess.Popen(
+        [sys.executable, "-c", harness],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        cwd=TARGETS.parent.parent,
+    )
+    assert killed.stdout is not None
+    pid_fd = os.pidfd_open(int(killed.stdout.readline()))
+    killed.kill()
+    killed.communicate()
+    ended, _, _ = select.select([pid_fd], [], [], 10)
+    os.close(pid_fd)
+    assert ended
 
 
 def test_a_caught_signal_is_reported(tmp_path: Path) -> None:
