@@ -75,7 +75,8 @@ def test_a_target_ends_when_the_harness_does(tmp_path: Path) -> None:
 def test_a_blocked_target_is_killed_when_its_harness_was(tmp_path: Path) -> None:
     name = program(tmp_path, OBEDIENT.format(script="signal.pause()"))
     harness = (
-        "import os, sys; from tests.harness import run_target\n"
+        "import pathlib, sys; from tests.harness import run_target, runner\n"
+        f"runner.MEMORY_DIRECTORY = pathlib.Path({str(tmp_path)!r})\n"
         f"with run_target({name!r}, sys.executable) as target:\n"
         "    target.go(); print(target.pid, flush=True); sys.stdin.read()\n"
     )
