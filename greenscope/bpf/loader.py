@@ -113,7 +113,7 @@ class Kernel:
     def attach_sampler(self, hz: int) -> None:
         """Samples every CPU that is online."""
         program = self._program("gs_on_sample", bcc.BPF.PERF_EVENT)
-        for cpu in _online_cpus():
+        for cpu in online_cpus():
             self._stack.callback(os.close, perf_event.open_cpu_clock(program, hz, cpu))
 
     def attach_sched(self) -> None:
@@ -218,8 +218,8 @@ def _offset(value: int | None, name: str) -> int:
     return value
 
 
-def _online_cpus() -> list[int]:
-    """CPU numbers from a list like 0-3,8."""
+def online_cpus() -> list[int]:
+    """The numbers of the CPUs that are online, from a list like 0-3,8."""
     cpus: list[int] = []
     for part in Path("/sys/devices/system/cpu/online").read_text().strip().split(","):
         first, _, last = part.partition("-")

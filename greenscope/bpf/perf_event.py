@@ -20,7 +20,12 @@ _SYS_PERF_EVENT_OPEN = {"x86_64": 298, "aarch64": 241}
 _PERF_TYPE_SOFTWARE = 1
 _PERF_COUNT_SW_CPU_CLOCK = 0
 _FLAG_FD_CLOEXEC = 8
+_PERF_COUNT_SW_DUMMY = 9
+# bits of the attributes' flags
+_ATTR_INHERIT = 1 << 1
+_ATTR_MMAP = 1 << 8
 _ATTR_FREQ = 1 << 10
+_ATTR_WATERMARK = 1 << 14
 _IOC_ENABLE = 0x2400
 _IOC_SET_BPF = 0x40042408
 _UPROBE_TYPE = Path("/sys/bus/event_source/devices/uprobe/type")
@@ -84,13 +89,33 @@ def open_cpu_clock(program_fd: int, hz: int, cpu: int) -> int:
     return _open(attributes, program_fd, -1, cpu, f"the CPU clock of CPU {cpu}")
 
 
-def _open(attributes: _Attributes, program_fd: int, pid: int, cpu: int, what: str) -> int:
+def open_mappings(pid: int, cpu: int) -> int:
+    """Records of the executable mappings that a process and its later children make on a CPU.
+
+    Gives a file descriptor that is to be mapped and polled. Raises as open_uprobe().
+    """
+    attributes = _Attributes(
+        type=_PERF_TYPE_SOFTWARE,
+        size=ctypes.sizeof(_Attributes),
+        config=_PERF_COUNT_SW_DUMMY,
+        flags=_ATTR_INHERIT | _ATTR_MMAP | _ATTR_WATERMARK,
+        wakeup_events=1,  # with the flag above: readable from the first byte on
+    )
+    return _perf_event_open(attributes, pid, cpu, f"the mappings of process {pid}")
+
+
+def _perf_event_open(attributes: _Attributes, pid: int, cpu: int, what: str) -> int:
     number = _SYS_PERF_EVENT_OPEN[os.uname().machine]
     fd: int = _libc.syscall(
         number, ctypes.byref(attributes), pid, cpu, -1, ctypes.c_ulong(_FLAG_FD_CLOEXEC)
     )
     if fd < 0:
         raise _refused(ctypes.get_errno(), what)
+    return fd
+
+
+def _open(attributes: _Attributes, program_fd: int, pid: int, cpu: int, what: str) -> int:
+    fd = _perf_event_open(attributes, pid, cpu, what)
     try:
         fcntl.ioctl(fd, _IOC_SET_BPF, program_fd)
         fcntl.ioctl(fd, _IOC_ENABLE, 0)

@@ -59,9 +59,10 @@ def sample_reason(flags: int, nr: int, syscall_name: Callable[[int], str]) -> Re
     """Why the thread was on the CPU when the sampler met it."""
     if flags & abi.FLAG_GC:
         return REASON_GC
-    if not flags & abi.FLAG_IN_SYSCALL or nr < NO_SYSCALL:
-        return REASON_CPU  # below -1: an interrupt's vector, not the thread's doing
-    return REASON_FAULT if nr == NO_SYSCALL else SYSCALL_PREFIX + syscall_name(nr)
+    # A negative number in kernel mode: a minor fault, or an interrupt that is none of the
+    # thread's doing (both leave -1, arch/x86/include/asm/idtentry.h).
+    in_syscall = flags & abi.FLAG_IN_SYSCALL and nr >= 0
+    return SYSCALL_PREFIX + syscall_name(nr) if in_syscall else REASON_CPU
 
 
 def block_reason(off_kind: int, nr: int, syscall_name: Callable[[int], str]) -> Reason:
