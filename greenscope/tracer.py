@@ -6,9 +6,7 @@ rebuilding -> records. The target is only read.
 
 from __future__ import annotations
 
-import os
 import secrets
-import select
 import socket
 import time
 from collections.abc import Iterator
@@ -17,14 +15,12 @@ from typing import Self
 
 from greenscope.bpf import abi
 from greenscope.bpf.loader import Kernel, Limits, syscall_name
-from greenscope.errors import BpfUnavailable
 from greenscope.model import (
     Hold,
     Loss,
     Record,
     Session,
     SessionEnd,
-    Shed,
 )
 from greenscope.offsets.program import Program
 from greenscope.rebuild.first_look import first_look
@@ -39,7 +35,7 @@ from greenscope.rebuild.totals import (
     living_greenlet,
 )
 from greenscope.target.memory import LiveMemory
-from greenscope.target.process import thread_name, thread_ns_ids
+from greenscope.target.process import thread_name
 
 FLUSH_INTERVAL_NS = 1_000_000_000
 LIVING_INTERVAL_NS = 10_000_000_000  # reading every living greenlet costs the agent's time

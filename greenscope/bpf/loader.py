@@ -29,6 +29,16 @@ except ImportError:  # the agent's own check says what to install; see Kernel.__
 # One translation unit in this order: the maps first, as bcc rewrites map accesses in the main
 # file only, then one file for each attach point.
 SOURCES = ("maps", "switch", "lifecycle", "poll", "sampler", "sched", "gc")
+# Programs for attach_uprobe(), verified with the rest, so that attaching is quick.
+UPROBES = (
+    "gs_on_switch",
+    "gs_on_greenlet_created",
+    "gs_on_greenlet_finished",
+    "gs_on_greenlet_freed",
+    "gs_on_poll",
+    "gs_on_gc_start",
+    "gs_on_gc_done",
+)
 # The system calls in which a hub waits for events, as GS_NR_* of sched.bpf.c.
 POLLS = (
     "epoll_wait",
@@ -77,8 +87,10 @@ def syscall_name(number: int) -> str:
 
 
 class Kernel:
-    """The loaded programs and their maps. Everything in the kernel ends with close(), and by
-    the kernel's own doing when the process ends in any other way.
+    """The loaded programs and their maps.
+
+    Everything in the kernel ends with close(), and by the kernel's own doing when the process
+    ends in any other way.
 
     Raises:
         BpfUnavailable: bcc, headers or BTF are missing, or a program does not load.
@@ -94,6 +106,8 @@ class Kernel:
         self._bpf = self._compile()
         self._stack.callback(self._bpf.cleanup)
         self._link_walks()
+        for function in UPROBES:
+            self._program(function, bcc.BPF.KPROBE)
         self.targets = self._bpf.get_table("gs_targets", ctypes.c_uint32, abi.Target)
         self.threads = self._bpf.get_table("gs_threads", ctypes.c_uint32, abi.Thread)
         self.greenlets = self._bpf.get_table("gs_greenlets", abi.GreenletKey, abi.Greenlet)
@@ -130,9 +144,7 @@ class Kernel:
 
     def lost(self) -> dict[abi.LossKind, int]:
         """What the kernel side could not keep, since the start."""
-        return {
-            kind: sum(self._lost[ctypes.c_int(kind)]) for kind in abi.LossKind
-        }
+        return {kind: sum(self._lost[ctypes.c_int(kind)]) for kind in abi.LossKind}
 
     def close(self) -> None:
         """Detaches everything; the rings and maps are gone after it."""

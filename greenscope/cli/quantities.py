@@ -51,7 +51,9 @@ class RingSize(click.ParamType):
         match = _SIZE.fullmatch(str(value).strip())
         size = int(float(match[1]) * _BYTES[match[2].lower()]) if match else 0
         if size < 4096 or size > 1 << 28 or size & (size - 1):
-            self.fail(f"{value!r} is no ring size; write a power of two from 4k to 256m", param, ctx)
+            self.fail(
+                f"{value!r} is no ring size; write a power of two from 4k to 256m", param, ctx
+            )
         return size
 
 

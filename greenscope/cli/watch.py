@@ -11,8 +11,9 @@ import time
 from collections.abc import Iterator, Sequence
 from types import FrameType
 
-from greenscope.model import Record
 from greenscope.ship.sink import Sink
+
+from greenscope.model import Record
 from greenscope.tracer import Progress, Tracer
 
 PROGRESS_INTERVAL_S = 0.25
@@ -20,14 +21,19 @@ _CLEAR_LINE = "\r\x1b[K"
 
 
 class Stop:
-    """Ctrl-C and SIGTERM as something to wait for: `fd` is readable once one came."""
+    """Ctrl-C and SIGTERM as something to wait for: `fd` is readable once one came.
+
+    `number` is the signal that came, None so far.
+    """
 
     def __init__(self) -> None:
         self.fd, self._write_fd = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self.number: int | None = None
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
         """The signal handler. A second signal gets the default again: it ends at once."""
         signal.signal(number, signal.SIG_DFL)
+        self.number = number
         os.write(self._write_fd, b"x")
 
     def close(self) -> None:

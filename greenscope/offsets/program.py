@@ -79,9 +79,7 @@ def inspect_program(pid: int) -> Program:
     files = mapped_files(pid, read_maps(pid))
     python = find_python(files)
     if python is None:
-        raise NotPython(
-            f"process {pid} ({process.comm}) runs no CPython", _children_hint(pid)
-        )
+        raise NotPython(f"process {pid} ({process.comm}) runs no CPython", _children_hint(pid))
     offsets = offsets_for(python.version, ROWS)
     return Program(
         process=process,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from greenscope.model import Code
-from greenscope.offsets.table import InterpreterOffsets, InstrKind
+from greenscope.offsets.table import InstrKind, InterpreterOffsets
 from greenscope.rebuild.lines import line_at
 from greenscope.rebuild.origin import code_origin
 from greenscope.target.memory import ProcessMemory

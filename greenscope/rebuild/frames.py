@@ -71,9 +71,7 @@ def walk_thread(memory: ProcessMemory, tstate: int, offsets: InterpreterOffsets)
     return RawStack(0, frames[-1][0] if frames else 0, tuple(frames), status)
 
 
-def _first_frame(
-    memory: ProcessMemory, tstate: int, offsets: InterpreterOffsets
-) -> int | None:
+def _first_frame(memory: ProcessMemory, tstate: int, offsets: InterpreterOffsets) -> int | None:
     frame = read_pointer(memory, tstate + offsets.tstate_frame)
     if frame and offsets.cframe_frame is not None:
         frame = read_pointer(memory, frame + offsets.cframe_frame)

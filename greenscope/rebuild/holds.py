@@ -72,9 +72,7 @@ def block_reason(off_kind: int, nr: int, syscall_name: Callable[[int], str]) -> 
     return REASON_FAULT if nr < 0 else SYSCALL_PREFIX + syscall_name(nr)
 
 
-def spread(
-    event: abi.Event, evidence: Evidence, fallback_stack_id: int
-) -> dict[Place, Spent]:
+def spread(event: abi.Event, evidence: Evidence, fallback_stack_id: int) -> dict[Place, Spent]:
     """Divides a hold's length over the places seen in it.
 
     Blocks have exact lengths. The collector's time goes to the samples taken in it, the rest
@@ -138,9 +136,7 @@ def _without_rare_syscalls(samples: dict[Place, int]) -> dict[Place, int]:
     return merged
 
 
-def _complete(
-    pieces: dict[Place, Spent], duration_ns: int, fallback: Place
-) -> dict[Place, Spent]:
+def _complete(pieces: dict[Place, Spent], duration_ns: int, fallback: Place) -> dict[Place, Spent]:
     """Gives what is not charged yet to the largest piece, so that the sum is exact."""
     pieces = {place: spent for place, spent in pieces.items() if spent.duration_ns}
     missing_ns = duration_ns - _total(pieces, pieces)
@@ -154,9 +150,7 @@ def _complete(
 class HoldAssembler:
     """Collects the events of each thread's present hold; a finished hold comes out whole."""
 
-    def __init__(
-        self, resolver: StackResolver, syscall_name: Callable[[int], str]
-    ) -> None:
+    def __init__(self, resolver: StackResolver, syscall_name: Callable[[int], str]) -> None:
         self._resolver = resolver
         self._syscall_name = syscall_name
         self._evidence: dict[int, Evidence] = {}
@@ -192,9 +186,7 @@ class HoldAssembler:
             ),
         )
 
-    def open_hold(
-        self, tid: int, thread: abi.Thread, now_ns: int
-    ) -> abi.Event:
+    def open_hold(self, tid: int, thread: abi.Thread, now_ns: int) -> abi.Event:
         """The HOLD event that the present hold of a thread would give if it ended now.
 
         A thread that is off the CPU has not come back to tell; its block is added here.

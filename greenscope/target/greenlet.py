@@ -19,6 +19,7 @@ FINISHED = "_ZN8greenlet11PythonState10did_finishEP3_ts"  # 3.0 and later
 # UserGreenlet's deleting destructor calls its complete one, so probing those counts twice.
 FREED = "_ZN8greenlet8GreenletD2Ev"
 _CREATED = re.compile(r"_ZN8greenlet12UserGreenletC[12]E")
+_EXTENSION_PATH = re.compile(r"/greenlet/_greenlet\.[^/]*so$")
 _ENDBR64_SIZE = 4
 
 
@@ -70,6 +71,11 @@ def find_greenlet(files: Iterable[MappedFile]) -> GreenletExtension:
             finished=_probe_place(image, image.symbol(FINISHED)),
             freed=_probe_place(image, image.symbol(FREED)),
         )
+
+
+def is_greenlet_path(path: str) -> bool:
+    """Whether a mapped file is greenlet's extension, by its path in the target."""
+    return _EXTENSION_PATH.search(path) is not None
 
 
 def _probe_place(image: ElfImage, symbol: Symbol | None) -> int | None:
