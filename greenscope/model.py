@@ -146,8 +146,10 @@ class ThreadTotals:
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """Something that was seen and could not be kept: `what` (events, stacks, greenlets,
-    samples, batches), how many, and between which instants."""
+    """Something that was seen and could not be kept: how many, and between which instants.
+
+    `what` is events, stacks, greenlets, threads (the kernel side's), or batches.
+    """
 
     what: str
     count: int

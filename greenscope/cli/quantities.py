@@ -21,7 +21,7 @@ _NS = {
 _BYTES = {"": 1, "k": 1 << 10, "m": 1 << 20}
 
 
-class Duration(click.ParamType):
+class Duration(click.ParamType[int]):
     """Nanoseconds; a number without a unit is in seconds."""
 
     name = "duration"
@@ -39,7 +39,7 @@ class Duration(click.ParamType):
         return duration_ns
 
 
-class RingSize(click.ParamType):
+class RingSize(click.ParamType[int]):
     """Bytes of a ring buffer: a power of two, at least a page."""
 
     name = "size"
@@ -51,9 +51,7 @@ class RingSize(click.ParamType):
         match = _SIZE.fullmatch(str(value).strip())
         size = int(float(match[1]) * _BYTES[match[2].lower()]) if match else 0
         if size < 4096 or size > 1 << 28 or size & (size - 1):
-            self.fail(
-                f"{value!r} is no ring size; write a power of two from 4k to 256m", param, ctx
-            )
+            self.fail(f"{value!r} is no power of two from 4k to 256m", param, ctx)
         return size
 
 

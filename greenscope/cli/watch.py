@@ -30,7 +30,7 @@ class Stop:
         self.fd, self._write_fd = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self.number: int | None = None
 
-    def __call__(self, number: int, frame: FrameType | None) -> None:
+    def __call__(self, number: int, _frame: FrameType | None) -> None:
         """The signal handler. A second signal gets the default again: it ends at once."""
         signal.signal(number, signal.SIG_DFL)
         self.number = number
