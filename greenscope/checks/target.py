@@ -19,6 +19,7 @@ from greenscope.target.process import (
     inspect_process,
     own_pid_namespace,
     resolve_pid,
+    root_prefix,
 )
 from greenscope.target.python import MappedPython, find_python, package_version
 
@@ -69,6 +70,8 @@ def _namespaces(process: ProcessInfo) -> Check:
         if process.pid_namespace == own_pid_namespace()
         else f"its own PID namespace {process.pid_namespace.inode}, where it is {process.own_pid}",
     ]
+    if prefix := root_prefix(process.pid):
+        parts.append(f"its root is our {prefix}")
     return ok("namespaces", "; ".join(parts))
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from greenscope.errors import PermissionMissing, TargetNotFound
 from greenscope.target.elf import Segment
-from greenscope.target.process import PROC
+from greenscope.target.process import PROC, root_prefix
 
 _DELETED = " (deleted)"
 _PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -25,8 +25,8 @@ _LINE = re.compile(
 class Mapping:
     """One line of /proc/PID/maps: [start, end) in the target's memory.
 
-    `device` is as `os.makedev` gives it. `path` is the target's own view of it, without the
-    mark of a deleted file; "" or "[name]" where no file is behind it.
+    `device` is as `os.makedev` gives it. `path` is without the mark of a deleted file; "" or
+    "[name]" where no file is behind it.
     """
 
     start: int
@@ -46,7 +46,10 @@ class Mapping:
 
 @dataclass(frozen=True, slots=True)
 class MappedFile:
-    """All mappings of one file (same device and inode) in one process, by address."""
+    """All mappings of one file (same device and inode) in one process, by address.
+
+    `path` is the target's own, also where it runs in a chroot (its mappings' are not).
+    """
 
     pid: int
     path: str
@@ -119,12 +122,13 @@ def read_maps(pid: int) -> tuple[Mapping, ...]:
 
 def mapped_files(pid: int, mappings: Iterable[Mapping]) -> tuple[MappedFile, ...]:
     """The files behind the mappings, in the order of their first address."""
+    prefix = root_prefix(pid)
     groups: dict[tuple[int, int, str], list[Mapping]] = {}
     for mapping in mappings:
         if mapping.inode and mapping.path.startswith("/"):
             groups.setdefault((mapping.device, mapping.inode, mapping.path), []).append(mapping)
     return tuple(
-        MappedFile(pid, path, device, inode, group[0].deleted, tuple(group))
+        MappedFile(pid, path.removeprefix(prefix), device, inode, group[0].deleted, tuple(group))
         for (device, inode, path), group in groups.items()
     )
 

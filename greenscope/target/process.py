@@ -141,7 +141,7 @@ def inspect_process(pid: int) -> ProcessInfo:
         ppid=stat.ppid,
         uid=int(status.get("Uid", "0 0").split()[1]),
         comm=stat.comm,
-        executable=target.removesuffix(_DELETED),
+        executable=target.removesuffix(_DELETED).removeprefix(root_prefix(pid)),
         executable_deleted=target.endswith(_DELETED),
         ns_pids=_numbers(status.get("NSpid", "")) or (pid,),
         mount_namespace=mount_namespace,
@@ -222,6 +222,19 @@ def thread_syscall(pid: int, tid: int) -> ThreadSyscall | None:
         return ThreadSyscall(None, running=True)
     number = int(first)
     return ThreadSyscall(number if number >= 0 else None, running=False)
+
+
+def root_prefix(pid: int) -> str:
+    """What to cut off a path in /proc/PID to get the target's own: "" without a chroot.
+
+    The kernel prints the paths of maps, exe and cwd from the root of the mount namespace
+    (d_path in fs/d_path.c), not from the root directory of the target.
+    """
+    try:
+        root = os.readlink(f"{PROC}/{pid}/root")
+    except OSError:
+        return ""
+    return "" if root == "/" else root
 
 
 def own_pid_namespace() -> Namespace:

@@ -1,5 +1,8 @@
 import mmap
 import os
+import re
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -7,6 +10,7 @@ import pytest
 from greenscope.errors import TargetNotFound
 from greenscope.target.elf import Segment
 from greenscope.target.maps import MappedFile, Mapping, mapped_files, parse_maps, read_maps
+from greenscope.target.process import inspect_process
 
 LINES = """\
 00400000-00423000 r--p 00000000 fe:01 260131                     /usr/bin/python3.11
@@ -88,3 +92,24 @@ def test_deleted_or_replaced_file_is_opened_through_map_files(
 def test_maps_of_a_process_that_is_gone_are_not_found() -> None:
     with pytest.raises(TargetNotFound):
         read_maps(4999999)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="chroot needs root")
+def test_paths_of_a_process_in_a_chroot_are_its_own(tmp_path: Path) -> None:
+    libraries = subprocess.run(["ldd", "/bin/cat"], capture_output=True, text=True, check=True)
+    for file in ["/bin/cat", *re.findall(r"(/\S+)", libraries.stdout)]:
+        (tmp_path / file[1:]).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(file, tmp_path / file[1:])
+    with subprocess.Popen(
+        ["chroot", tmp_path, "/bin/cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0
+    ) as child:
+        assert child.stdin
+        assert child.stdout
+        child.stdin.write(b"ready\n")
+        assert child.stdout.readline() == b"ready\n"
+        program = next(f for f in mapped_files(child.pid, read_maps(child.pid)) if f.name == "cat")
+        way = program.readable_path()
+        executable = inspect_process(child.pid).executable
+        child.kill()
+    assert (program.path, executable) == ("/bin/cat", "/bin/cat")
+    assert way == f"/proc/{child.pid}/root/bin/cat"
