@@ -6,8 +6,14 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from greenscope.checks.result import Check, fail, fail_with, ok, warn
-from greenscope.errors import GreenscopeError, NotPython, PermissionMissing
+from greenscope.checks.result import Check, exit_code_of, fail, fail_with, ok, warn
+from greenscope.errors import (
+    GreenscopeError,
+    NotPython,
+    PermissionMissing,
+    UnsupportedInterpreter,
+)
+from greenscope.offsets.program import inspect_program
 from greenscope.offsets.rows import ROWS
 from greenscope.offsets.table import offsets_for
 from greenscope.target.greenlet import find_greenlet
@@ -20,6 +26,8 @@ from greenscope.target.process import (
     own_pid_namespace,
     resolve_pid,
     root_prefix,
+    thread_ids,
+    thread_ns_ids,
 )
 from greenscope.target.python import MappedPython, find_python, package_version
 
@@ -42,14 +50,16 @@ def target_checks(pid: int) -> list[Check]:
     python = find_python(files)
     if python is None:
         return [*checks, _no_python(process)]
-    return [
-        *checks,
+    checks += [
         _interpreter(python),
         _usdt(python),
         _greenlet(files),
         _gevent(files),
         _c_library(files),
     ]
+    if exit_code_of(checks) == 0:
+        checks.append(_thread_states(process.pid))
+    return checks
 
 
 def _process(process: ProcessInfo) -> Check:
@@ -130,6 +140,21 @@ def _gevent(files: Sequence[MappedFile]) -> Check:
         advice = "Without a gevent hub no hold blocks anybody, and none is reported."
         return warn("gevent", "no compiled part of it is loaded", advice)
     return ok("gevent", package_version(file, "gevent") or "unknown version")
+
+
+def _thread_states(pid: int) -> Check:
+    """Reads the target's own list of threads: the offsets are right where it makes sense."""
+    try:
+        program = inspect_program(pid)
+        with LiveMemory(pid) as memory:
+            found = program.thread_states(memory).keys()
+    except GreenscopeError as error:
+        return fail_with("thread states", error)
+    alive = {thread_ns_ids(pid, tid)[-1] for tid in thread_ids(pid)}
+    if not found & alive:
+        advice = "The interpreter is not built as its version says; it cannot be watched."
+        return fail("thread states", "none could be read", advice, UnsupportedInterpreter)
+    return ok("thread states", f"{len(found & alive)} of {len(alive)} threads run Python")
 
 
 def _c_library(files: Sequence[MappedFile]) -> Check:

@@ -59,6 +59,7 @@ def test_gevent_target_is_described_and_passes(target_python: str) -> None:
     assert f"CPython {versions[0]}," in checks["interpreter"]["found"]
     assert checks["greenlet"]["found"].startswith(f"{versions[1]}: ")
     assert checks["gevent"]["found"] == versions[2]
+    assert checks["thread states"]["status"] == "ok"
 
 
 def reachable_by_nobody() -> bool:
