@@ -35,7 +35,7 @@ format: setup-dev ## let ruff put the code into its form
 	@$(BIN)/ruff format .
 
 bench: setup-dev ## measure what watching costs (tests/bench/)
-	@$(BIN)/python tests/bench/overhead.py
+	@$(BIN)/python -m tests.bench
 
 clean: ## remove all that was made here, the environments included
 	@rm -rf .venv .venv-target build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
