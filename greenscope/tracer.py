@@ -22,7 +22,7 @@ from greenscope.model import (
     Session,
     SessionEnd,
 )
-from greenscope.offsets.program import Program
+from greenscope.offsets.program import PollPlaces, Program
 from greenscope.rebuild.first_look import first_look
 from greenscope.rebuild.frames import decode_stack
 from greenscope.rebuild.holds import HoldAssembler
@@ -89,7 +89,7 @@ class Tracer:
         self._threads = ThreadBooks()
         self._assumed: dict[int, list[Hold]] = {}
         self._lost: dict[abi.LossKind, int] = dict.fromkeys(abi.LossKind, 0)
-        self._polls_watched = False
+        self._later_polls: PollPlaces | None = None
         self._last_flush_ns = self._last_living_ns = time.monotonic_ns()
         self.session = self._describe()
 
@@ -120,6 +120,11 @@ class Tracer:
         kernel.attach_sched()
         kernel.attach_sampler(self._options.sample_hz)
         self._attach_gc()
+        polls = program.poll_places()
+        if polls.cheap:
+            self._watch_polls(polls)
+        else:
+            self._later_polls = polls
 
     def _switch_probes(self) -> Iterator[tuple[str, int]]:
         greenlet = self.program.greenlet
@@ -219,6 +224,8 @@ class Tracer:
             event = abi.Event._make(fields)
             if event.kind == abi.EventKind.SAMPLE:
                 self._assembler.sample(event)
+                if event.flags & abi.FLAG_HUB and self._later_polls:
+                    self._watch_polls(self._later_polls)
             elif event.kind == abi.EventKind.BLOCK:
                 self._assembler.block(event)
             elif event.kind == abi.EventKind.GREENLET_END:
@@ -235,8 +242,6 @@ class Tracer:
         for earlier in self._assumed.pop(event.tid, []):
             self.progress.holds += 1
             yield earlier
-        if hold.is_hub:
-            self._watch_polls()
         self.progress.holds += 1
         yield hold
 
@@ -247,12 +252,10 @@ class Tracer:
             if code is not None:
                 self._kernel.roles[abi.u64(code_addr)] = abi.u8(role_of(code.code))
 
-    def _watch_polls(self) -> None:
-        """Probes libc's polls from the first long hold of a hub on (see poll.bpf.c)."""
-        if self._polls_watched:
-            return
-        self._polls_watched = True
-        for path, offset in self.program.poll_places():
+    def _watch_polls(self, polls: PollPlaces) -> None:
+        """Ends a hub's hold at each turn of its loop (see poll.bpf.c)."""
+        self._later_polls = None
+        for path, offset in polls.places:
             self._kernel.attach_uprobe("gs_on_poll", path, offset, self.program.process.pid)
 
     # Sums and endings.

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Entry of libc's epoll_wait() and its like: the loop of a busy hub turns around. Where the
- * poll really sleeps, sched_switch tells; where it returns at once, only this ends the hub's
- * hold, or a loop of many short callbacks would look like one long one. Attached when a hub
- * hold is first seen, as it costs a trap for each turn of the loop.
+ * Entry of the function in which a hub's loop polls (libev's epoll_poll(), libuv's
+ * uv__io_poll(), else libc's epoll_wait()): the loop turns around. Where the poll really
+ * sleeps, sched_switch tells; where it returns at once only this ends the hub's hold, or a
+ * loop of many short callbacks would look like one long one.
  */
 
 int gs_on_poll(struct pt_regs *ctx)

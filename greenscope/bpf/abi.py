@@ -79,6 +79,18 @@ FLAG_GC = 0x04
 FLAG_IN_SYSCALL = 0x08
 FLAG_ASSUMED = 0x10
 
+POLLS = (
+    "epoll_wait",
+    "epoll_pwait",
+    "epoll_pwait2",
+    "poll",
+    "ppoll",
+    "select",
+    "pselect6",
+    "io_uring_enter",
+)
+"""The system calls in which a hub waits for events: GS_NR_* of sched.bpf.c."""
+
 NO_SHIM = 255
 """gs_target.shim_owner where no frame is a shim."""
 

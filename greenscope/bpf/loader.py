@@ -39,17 +39,6 @@ UPROBES = (
     "gs_on_gc_start",
     "gs_on_gc_done",
 )
-# The system calls in which a hub waits for events, as GS_NR_* of sched.bpf.c.
-POLLS = (
-    "epoll_wait",
-    "epoll_pwait",
-    "epoll_pwait2",
-    "poll",
-    "ppoll",
-    "select",
-    "pselect6",
-    "io_uring_enter",
-)
 # bcc's table ends before these (include/uapi/asm-generic/unistd.h).
 _LATER_SYSCALLS = {425: "io_uring_setup", 426: "io_uring_enter", 441: "epoll_pwait2"}
 _NUMBERS = {name: number for number, name in _LATER_SYSCALLS.items()} | {
@@ -188,7 +177,7 @@ class Kernel:
         }
         for name, value in numbers.items():
             yield f"-D{name}={value}"
-        for name in POLLS:
+        for name in abi.POLLS:
             yield f"-DGS_NR_{name.upper()}={_NUMBERS[name]}"
 
     def _link_walks(self) -> None:

@@ -38,7 +38,7 @@ def attach(pid: int, **values: Any) -> None:
             Outlets(options, tracer.session) as outlets,
         ):
             say(options, "attached; Ctrl-C ends the watch")
-            line = ProgressLine(enabled=not options.as_json)
+            line = ProgressLine(enabled=not options.quiet)
             watch(tracer, outlets.sinks, stop, options.duration_ns, line)
         outlets.report()
 

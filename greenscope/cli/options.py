@@ -25,6 +25,7 @@ class WatchOptions:
     output: Path | None
     collector: str | None
     token_file: Path | None
+    quiet: bool
 
 
 _OPTIONS = (
@@ -74,6 +75,7 @@ _OPTIONS = (
         show_default=True,
         help="Memory between kernel and agent; too little shows as lost events.",
     ),
+    click.option("--quiet", "-q", is_flag=True, help="Say nothing but the report and errors."),
 )
 
 
@@ -99,4 +101,5 @@ def gather(values: dict[str, Any]) -> WatchOptions:
         output=values["output"],
         collector=values["collector"],
         token_file=values["token_file"],
+        quiet=values["quiet"],
     )

@@ -8,6 +8,6 @@ from greenscope.cli.options import WatchOptions
 
 
 def say(options: WatchOptions, text: str) -> None:
-    """Tells the user something on stderr; nothing with --json."""
-    if not options.as_json:
+    """Tells the user something on stderr, which --json leaves free for that; not with --quiet."""
+    if not options.quiet:
         click.echo(text, err=True)

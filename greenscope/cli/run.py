@@ -62,7 +62,7 @@ def _watch_child(child: HeldCommand, kernel: Kernel, options: WatchOptions, stop
         Outlets(options, tracer.session) as outlets,
     ):
         say(options, f"watching {describe(program)}")
-        line = ProgressLine(enabled=not options.as_json)
+        line = ProgressLine(enabled=not options.quiet)
         watch(tracer, outlets.sinks, stop, options.duration_ns, line)
     outlets.report()
 

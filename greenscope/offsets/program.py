@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -16,8 +17,24 @@ from greenscope.target.process import ProcessInfo, child_pids, inspect_process
 from greenscope.target.python import MappedPython, find_python
 from greenscope.target.threads import ThreadListOffsets, thread_states
 
-_LIBC_NAMES = ("libc.so.6", "libc-2.", "libpthread", "ld-musl-", "libc.musl-")
-_POLL_FUNCTIONS = ("epoll_wait", "epoll_pwait", "poll", "select")
+_GEVENT_MODULE = re.compile(r"/gevent/.*\.so$")
+_LIBC_NAMES = ("libc.so.6", "libc-2.", "ld-musl-", "libc.musl-")
+# Where a loop waits for events. gevent's wheels carry libev and libuv with their .symtab, and
+# these begin with a push. libc's own begin with a compare, which the kernel must single-step,
+# at twelve times the cost of a push; they serve where a distribution has stripped the others.
+_LOOP_POLLS = ("epoll_poll", "poll_poll", "select_poll", "uv__io_poll")
+_LIBC_POLLS = ("epoll_wait", "epoll_pwait", "poll", "select")
+
+
+@dataclass(frozen=True, slots=True)
+class PollPlaces:
+    """(path, file offset) of each function in which a hub's loop polls.
+
+    `cheap`: a probe there costs no more than one at the switch.
+    """
+
+    places: tuple[tuple[str, int], ...]
+    cheap: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +46,13 @@ class Program:
     offsets: InterpreterOffsets
     runtime_addr: int
     greenlet: GreenletExtension
-    has_gevent: bool
+    gevent: tuple[MappedFile, ...]
     libc: MappedFile | None
+
+    @property
+    def has_gevent(self) -> bool:
+        """Whether gevent's compiled modules are loaded."""
+        return bool(self.gevent)
 
     @property
     def tstate_addr(self) -> int:
@@ -52,20 +74,13 @@ class Program:
         )
         return thread_states(memory, self.runtime_addr, offsets)
 
-    def poll_places(self) -> list[tuple[str, int]]:
-        """(path, file offset) of libc's functions in which a loop waits for events."""
-        if self.libc is None:
-            return []
-        path = self.libc.readable_path()
-        places = []
-        with ElfImage(path) as image:
-            for name in _POLL_FUNCTIONS:
-                symbol = image.symbol(name)
-                offset = image.file_offset(symbol.address) if symbol else None
-                if offset is not None:
-                    behind = 4 if image.starts_with_endbr64(offset) else 0
-                    places.append((path, offset + behind))
-        return places
+    def poll_places(self) -> PollPlaces:
+        """Where the turns of a hub's loop can be seen."""
+        places = [place for file in self.gevent for place in _functions(file, _LOOP_POLLS)]
+        if places:
+            return PollPlaces(tuple(places), cheap=True)
+        libc = [] if self.libc is None else _functions(self.libc, _LIBC_POLLS)
+        return PollPlaces(tuple(libc), cheap=False)
 
 
 def inspect_program(pid: int) -> Program:
@@ -87,7 +102,7 @@ def inspect_program(pid: int) -> Program:
         offsets=offsets,
         runtime_addr=_runtime_addr(python),
         greenlet=find_greenlet(files),
-        has_gevent=any("/gevent/" in file.path for file in files),
+        gevent=tuple(file for file in files if _GEVENT_MODULE.search(file.path)),
         libc=next((file for file in files if file.name.startswith(_LIBC_NAMES)), None),
     )
 
@@ -101,6 +116,14 @@ def _runtime_addr(python: MappedPython) -> int:
             "It is in .dynsym of every usual build; this one hides it.",
         )
     return symbol.address + python.load_bias
+
+
+def _functions(file: MappedFile, names: Sequence[str]) -> list[tuple[str, int]]:
+    """(path, file offset for an entry probe) of those functions that the file has."""
+    path = file.readable_path()
+    with ElfImage(path) as image:
+        offsets = [image.entry_offset(name) for name in names]
+    return [(path, offset) for offset in offsets if offset is not None]
 
 
 def _children_hint(pid: int) -> str:

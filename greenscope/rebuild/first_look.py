@@ -10,7 +10,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from greenscope.bpf import abi
-from greenscope.bpf.loader import POLLS
 from greenscope.model import Stack
 from greenscope.offsets.program import Program
 from greenscope.rebuild.frames import walk_thread
@@ -78,6 +77,6 @@ def _set_role(thread: abi.Thread, stack: Stack, syscall_name: Callable[[int], st
     if thread.role != abi.Role.HUB:
         return
     thread.has_hub = abi.Hub.SEEN
-    polls = syscall_name(thread.off_nr) in POLLS
+    polls = syscall_name(thread.off_nr) in abi.POLLS
     if polls and role_of(stack.frames[0].code) in (abi.Role.HUB, abi.Role.LOOP):
         thread.idle = 1

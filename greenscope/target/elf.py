@@ -188,6 +188,18 @@ class ElfImage:
             return False
         return self._bytes(file_offset, len(ENDBR64)) == ENDBR64
 
+    def entry_offset(self, name: str) -> int | None:
+        """File offset for an entry probe of a function, None when there is no such symbol.
+
+        Behind a leading endbr64: the kernel must single-step that one, at twelve times the cost
+        of the push that usually follows.
+        """
+        symbol = self.symbol(name)
+        offset = self.file_offset(symbol.address) if symbol else None
+        if offset is not None and self.starts_with_endbr64(offset):
+            offset += len(ENDBR64)
+        return offset
+
     @cached_property
     def build_id(self) -> str:
         """The GNU build id in hex, "" where there is none."""

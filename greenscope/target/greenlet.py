@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from greenscope.errors import GreenletNotFound
-from greenscope.target.elf import ElfImage, Symbol
+from greenscope.target.elf import ElfImage
 from greenscope.target.maps import MappedFile
 from greenscope.target.python import find_extension, package_version
 
@@ -20,7 +20,6 @@ FINISHED = "_ZN8greenlet11PythonState10did_finishEP3_ts"  # 3.0 and later
 FREED = "_ZN8greenlet8GreenletD2Ev"
 _CREATED = re.compile(r"_ZN8greenlet12UserGreenletC[12]E")
 _EXTENSION_PATH = re.compile(r"/greenlet/_greenlet\.[^/]*so$")
-_ENDBR64_SIZE = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +53,7 @@ def find_greenlet(files: Iterable[MappedFile]) -> GreenletExtension:
         )
     version = package_version(file, "greenlet")
     with ElfImage(file.readable_path()) as image:
-        switch = _probe_place(image, image.symbol(SWITCH))
+        switch = image.entry_offset(SWITCH)
         created = next(iter(image.find_symbols(_CREATED)), None)
         if switch is None:
             raise GreenletNotFound(
@@ -67,9 +66,9 @@ def find_greenlet(files: Iterable[MappedFile]) -> GreenletExtension:
             file=file,
             version=version,
             switch=switch,
-            created=_probe_place(image, created),
-            finished=_probe_place(image, image.symbol(FINISHED)),
-            freed=_probe_place(image, image.symbol(FREED)),
+            created=image.entry_offset(created.name) if created else None,
+            finished=image.entry_offset(FINISHED),
+            freed=image.entry_offset(FREED),
         )
 
 
@@ -77,16 +76,3 @@ def is_greenlet_path(path: str) -> bool:
     """Whether a mapped file is greenlet's extension, by its path in the target."""
     return _EXTENSION_PATH.search(path) is not None
 
-
-def _probe_place(image: ElfImage, symbol: Symbol | None) -> int | None:
-    """File offset for an entry probe of a function.
-
-    Behind a leading endbr64: the kernel must single-step that one, at twelve times the cost
-    of the push that follows.
-    """
-    if symbol is None:
-        return None
-    offset = image.file_offset(symbol.address)
-    if offset is not None and image.starts_with_endbr64(offset):
-        offset += _ENDBR64_SIZE
-    return offset

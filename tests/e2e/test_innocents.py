@@ -1,0 +1,57 @@
+"""Programs that block nobody have no hotspot. Cases S1 (idle), B3 (the thread pool)."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.harness import run_target
+from tests.harness.agent import guilty, watch_script
+
+pytestmark = pytest.mark.bpf
+
+THRESHOLD_NS = 10_000_000
+
+
+@pytest.mark.parametrize("name", ["well_behaved", "idle_server", "pool_threads"])
+def test_an_innocent_program_has_no_hotspot(name: str) -> None:
+    with run_target(name) as target:
+        report = watch_script(target)
+        truth = target.truth()
+        target.quit()
+    if truth.figures.get("longest_hold_ns", 0) >= THRESHOLD_NS:
+        # By the target's own clock the machine stopped it for longer: then a hold is right.
+        pytest.xfail("the machine itself held the target")
+    assert guilty(report) == []
+    assert report["lost"] == []
+
+
+def test_an_idle_server_is_idle() -> None:
+    with run_target("idle_server") as target:
+        report = watch_script(target)
+        target.quit()
+    (thread,) = [thread for thread in report["threads"] if thread["has_hub"]]
+    watched_ns = thread["idle_ns"] + thread["hub_ns"] + thread["holding_ns"]
+    assert thread["idle_ns"] > 0.95 * watched_ns
+
+
+@pytest.mark.parametrize("gil", ["gil=0", "gil=1"])
+def test_pool_threads_are_threads_of_their_own(gil: str) -> None:
+    with run_target("pool_threads", args=(gil,)) as target:
+        report = watch_script(target, "-t", "20ms")
+        truth = target.truth()
+        target.quit()
+    hubs = {thread["tid"] for thread in report["threads"] if thread["has_hub"]}
+    assert hubs == {target.pid}
+    assert {act.tid for act in truth.acts}.isdisjoint(hubs)
+    assert guilty(report) == []
+
+
+def test_a_busy_loop_of_short_callbacks_is_no_hold() -> None:
+    """Its hub never sleeps for a second and a half; only its polls tell the turns apart."""
+    with run_target("busy_callbacks") as target:
+        report = watch_script(target, "-t", "100ms")
+        truth = target.truth()
+        target.quit()
+    assert truth.figures["turns"] > 100
+    assert truth.figures["longest_hold_ns"] < 100_000_000
+    assert guilty(report) == []
