@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from greenscope.checks.result import Check, fail, ok, warn
+from greenscope.checks.result import Check, Status, fail, ok, warn
 from greenscope.errors import PermissionMissing
 
 # include/uapi/linux/capability.h
@@ -51,6 +51,17 @@ def read_privileges(status: str | None = None) -> Privileges:
 def privilege_checks(own: Privileges) -> list[Check]:
     """User and capabilities, seccomp, and the kernel's own switches against tracing."""
     return [_capabilities(own), _seccomp(own), *_yama(), *_lockdown()]
+
+
+def require_privileges() -> None:
+    """Ends what cannot work, before anything slow is begun.
+
+    Raises:
+        PermissionMissing: a capability is missing that every way of tracing needs.
+    """
+    check = _capabilities(read_privileges())
+    if check.status is Status.FAIL:
+        raise PermissionMissing(f"not enough rights to trace: {check.found}", check.advice)
 
 
 def _capabilities(own: Privileges) -> Check:

@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from greenscope.bpf.loader import Kernel
+from greenscope.checks.privileges import require_privileges
 from greenscope.cli.options import WatchOptions, gather, watch_options
 from greenscope.cli.outlets import Outlets, say
 from greenscope.cli.watch import ProgressLine, stop_on_signals, watch
@@ -30,6 +31,7 @@ def attach(pid: int, **values: Any) -> None:
     """
     options = gather(values)
     # Everything that can be wrong is found out before the slow part.
+    require_privileges()
     program = inspect_program(resolve_pid(pid))
     with stop_on_signals() as stop:
         say(options, f"attaching to {describe(program)} ...")

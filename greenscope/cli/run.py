@@ -11,6 +11,7 @@ import click
 
 from greenscope.bpf.loader import Kernel, online_cpus
 from greenscope.bpf.mmap_events import MappingEvents
+from greenscope.checks.privileges import require_privileges
 from greenscope.cli.attach import describe
 from greenscope.cli.options import WatchOptions, gather, watch_options
 from greenscope.cli.outlets import Outlets, say
@@ -36,6 +37,7 @@ def run(command: tuple[str, ...], **values: Any) -> None:
       greenscope run -d 30s -- gunicorn -k gevent shop:app
     """
     options = gather(values)
+    require_privileges()
     # Forked before bcc, whose compiler may start threads.
     child = hold(command)
     try:
