@@ -9,6 +9,7 @@ from __future__ import annotations
 import secrets
 import socket
 import time
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Self
@@ -35,13 +36,14 @@ from greenscope.rebuild.totals import (
     living_greenlet,
 )
 from greenscope.target.memory import LiveMemory
-from greenscope.target.process import thread_name
+from greenscope.target.process import thread_name, thread_ns_ids
 
 FLUSH_INTERVAL_NS = 1_000_000_000
 LIVING_INTERVAL_NS = 10_000_000_000  # reading every living greenlet costs the agent's time
 # A hold is sampled from half the threshold on, so that one that reaches it has been met.
 SAMPLE_AGE_PART = 2
 MIN_BLOCK_PART = 10
+MAX_ASSUMED = 256  # holds kept of a thread on which no hub was seen yet
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +89,8 @@ class Tracer:
         self._assembler = HoldAssembler(self._resolver, syscall_name)
         self._greenlets = GreenletBooks(self._resolver)
         self._threads = ThreadBooks()
-        self._assumed: dict[int, list[Hold]] = {}
+        self._assumed: dict[int, deque[Hold]] = {}
+        self._own_tids: dict[int, int] = {}
         self._lost: dict[abi.LossKind, int] = dict.fromkeys(abi.LossKind, 0)
         self._later_polls: PollPlaces | None = None
         self._last_flush_ns = self._last_living_ns = time.monotonic_ns()
@@ -229,19 +232,17 @@ class Tracer:
             elif event.kind == abi.EventKind.BLOCK:
                 self._assembler.block(event)
             elif event.kind == abi.EventKind.GREENLET_END:
-                self._greenlets.end(ended_greenlet(event))
+                self._greenlets.end(ended_greenlet(event, self._own_tid(event.tid)))
             else:
                 yield from self._hold(event)
 
     def _hold(self, event: abi.Event, is_open: bool = False) -> Iterator[Hold]:
         """Names a finished hold; on a thread where no hub was seen yet it waits for one."""
-        hold = self._assembler.hold(event, event.tid, event.greenlet_id, is_open)
+        hold = self._assembler.hold(event, self._own_tid(event.tid), is_open)
         if event.flags & abi.FLAG_ASSUMED and not is_open:
-            self._assumed.setdefault(event.tid, []).append(hold)
+            self._assumed.setdefault(event.tid, deque(maxlen=MAX_ASSUMED)).append(hold)
             return
-        for earlier in self._assumed.pop(event.tid, []):
-            self.progress.holds += 1
-            yield earlier
+        yield from self._release_assumed(event.tid)
         self.progress.holds += 1
         yield hold
 
@@ -271,14 +272,15 @@ class Tracer:
         for tid, thread in threads.items():
             if thread.has_hub == abi.Hub.SEEN:
                 yield from self._release_assumed(tid)
-            yield self._threads.totals(tid, thread_name(thread.tgid, tid), thread, now_ns)
+            name = thread_name(thread.tgid, tid)
+            yield self._threads.totals(tid, self._own_tid(tid), name, thread, now_ns)
             if thread.exited:
                 self._forget_thread(tid)
         yield from self._losses(now_ns)
         self._last_flush_ns = now_ns
 
     def _release_assumed(self, tid: int) -> Iterator[Hold]:
-        for hold in self._assumed.pop(tid, []):
+        for hold in self._assumed.pop(tid, ()):
             self.progress.holds += 1
             yield hold
 
@@ -287,6 +289,13 @@ class Tracer:
         self._threads.forget(tid)
         self._assembler.forget(tid)
         self._assumed.pop(tid, None)
+        self._own_tids.pop(tid, None)
+
+    def _own_tid(self, tid: int) -> int:
+        """A thread's id in the target's own PID namespace, which is what its logs show."""
+        if tid not in self._own_tids:
+            self._own_tids[tid] = thread_ns_ids(self.program.process.pid, tid)[-1]
+        return self._own_tids[tid]
 
     def _living(self, threads: dict[int, abi.Thread], now_ns: int) -> Iterator[GreenletState]:
         current = {
@@ -295,7 +304,8 @@ class Tracer:
             if thread.greenlet and not thread.idle and not thread.exited
         }
         for key, greenlet in self._kernel.greenlets.items():
-            yield living_greenlet(greenlet, now_ns, current.get(key.addr, 0))
+            own_tid = self._own_tid(greenlet.tid)
+            yield living_greenlet(greenlet, own_tid, now_ns, current.get(key.addr, 0))
 
     def _open_holds(self, now_ns: int) -> Iterator[Hold]:
         """Holds that last longer than the watch."""

@@ -50,7 +50,7 @@ BPF_RINGBUF_OUTPUT(gs_stacks, GS_STACK_PAGES);
  * the same program, so its scratch belongs to the thread; the sampler (interrupt) and the
  * scheduler's tracepoint (preemption off) cannot, theirs belong to the CPU.
  */
-BPF_TABLE("lru_hash", u32, struct gs_walk, gs_uprobe_walk, GS_MAX_THREADS);
+BPF_TABLE("lru_hash", u32, struct gs_walk, gs_uprobe_walk, GS_MAX_WALKS);
 BPF_ARRAY(gs_empty_walk, struct gs_walk, 1);	/* what a new entry of it is made from */
 BPF_PERCPU_ARRAY(gs_sampler_walk, struct gs_walk, 1);
 BPF_PERCPU_ARRAY(gs_sched_walk, struct gs_walk, 1);

@@ -117,8 +117,13 @@ int gs_on_switch_walk(struct pt_regs *ctx)
 	struct gs_thread *thread = gs_threads.lookup(&tid);
 	struct gs_walk *walk = gs_uprobe_walk.lookup(&tid);
 
-	if (!target || !thread || !walk)
+	if (!target || !thread)
 		return 0;
+	if (!walk) {
+		/* Its scratch was taken for another thread meanwhile: the switch counts. */
+		gs_switch(thread, target, PT_REGS_PARM2(ctx), tid, bpf_ktime_get_ns(), 0);
+		return 0;
+	}
 	if (gs_walk_some(walk, target))
 		gs_switch_programs.call(ctx, GS_PROGRAM_WALK);
 	stack_id = gs_keep_stack(walk, target);

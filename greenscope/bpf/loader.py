@@ -57,6 +57,7 @@ class Limits:
 
     targets: int = 64
     threads: int = 512
+    walks: int = 256
     greenlets: int = 65536
     stacks: int = 16384
     event_ring_bytes: int = 1 << 20
@@ -163,6 +164,7 @@ class Kernel:
         numbers = {
             "GS_MAX_TARGETS": limits.targets,
             "GS_MAX_THREADS": limits.threads,
+            "GS_MAX_WALKS": limits.walks,
             "GS_MAX_GREENLETS": limits.greenlets,
             "GS_MAX_STACKS": limits.stacks,
             "GS_EVENT_PAGES": limits.event_ring_bytes // PAGE,

@@ -15,7 +15,7 @@ from greenscope.offsets.program import Program
 from greenscope.rebuild.frames import walk_thread
 from greenscope.rebuild.stacks import StackResolver, role_of
 from greenscope.target.memory import ProcessMemory
-from greenscope.target.process import thread_syscall
+from greenscope.target.process import thread_ids, thread_ns_ids, thread_syscall
 
 # The kernel side's ids are odd.
 _FIRST_STACK_ID = 2
@@ -25,6 +25,7 @@ _FIRST_STACK_ID = 2
 class FirstLook:
     """One thread at the begin: the state for the kernel side's map, and its outermost code.
 
+    `tid` is the one of our own PID namespace.
     `outermost_code` is 0 where the thread ran or had no frame.
     """
 
@@ -43,7 +44,12 @@ def first_look(
     """All threads that may have a hub: the main thread, and those found in one."""
     looks = []
     pid = program.process.pid
-    for index, (tid, tstate) in enumerate(program.thread_states(memory).items()):
+    # The interpreter knows its threads by their ids in its own PID namespace.
+    host_tids = {thread_ns_ids(pid, tid)[-1]: tid for tid in thread_ids(pid)}
+    for index, (own_tid, tstate) in enumerate(program.thread_states(memory).items()):
+        tid = host_tids.get(own_tid)
+        if tid is None:
+            continue
         thread = abi.Thread(
             tstate=tstate,
             tgid=pid,
@@ -52,7 +58,7 @@ def first_look(
             began_before=1,
             stack_wanted=1,
         )
-        if tid == program.process.own_pid and program.has_gevent:
+        if tid == pid and program.has_gevent:
             thread.has_hub = abi.Hub.ASSUMED
         outermost = 0
         syscall = thread_syscall(pid, tid)

@@ -165,15 +165,15 @@ class HoldAssembler:
         reason = block_reason(event.off_kind, event.nr, self._syscall_name)
         self._of(event.tid, event.hold_id).add_block((event.stack_id, reason), event.duration_ns)
 
-    def hold(self, event: abi.Event, tid: int, greenlet_id: int, is_open: bool = False) -> Hold:
-        """The Hold of a HOLD event; `tid` and `greenlet_id` as they are to be reported."""
+    def hold(self, event: abi.Event, tid: int, is_open: bool = False) -> Hold:
+        """The Hold of a HOLD event; `tid` is the thread's id as it is to be reported."""
         evidence = self._of(event.tid, event.hold_id)
         self._evidence.pop(event.tid, None)
         pieces = spread(event, evidence, event.stack_id)
         off_ns = event.blocked_ns + event.preempted_ns
         return Hold(
             tid=tid,
-            greenlet_id=greenlet_id,
+            greenlet_id=event.greenlet_id,
             start_ktime_ns=event.ktime_ns - event.duration_ns,
             duration_ns=event.duration_ns,
             on_cpu_ns=max(0, event.duration_ns - off_ns),

@@ -38,11 +38,14 @@ class GreenletState:
     longest_hold_ns: int
 
 
-def ended_greenlet(event: abi.Event) -> GreenletState:
-    """From a GREENLET_END event (gs_events.h says which field carries what)."""
+def ended_greenlet(event: abi.Event, tid: int) -> GreenletState:
+    """From a GREENLET_END event (gs_events.h says which field carries what).
+
+    `tid` is the thread's id as it is to be reported, here and below.
+    """
     return GreenletState(
         greenlet_id=event.greenlet_id,
-        tid=event.tid,
+        tid=tid,
         kind_stack_id=event.stack_id,
         is_hub=bool(event.flags & abi.FLAG_HUB),
         switches=event.gc_ns,
@@ -52,7 +55,9 @@ def ended_greenlet(event: abi.Event) -> GreenletState:
     )
 
 
-def living_greenlet(greenlet: abi.Greenlet, now_ns: int, running_since_ns: int) -> GreenletState:
+def living_greenlet(
+    greenlet: abi.Greenlet, tid: int, now_ns: int, running_since_ns: int
+) -> GreenletState:
     """From its entry in the map, with what has not ended yet counted up to `now_ns`.
 
     `running_since_ns`: begin of the present hold if it is the current greenlet, else 0.
@@ -61,7 +66,7 @@ def living_greenlet(greenlet: abi.Greenlet, now_ns: int, running_since_ns: int) 
     waiting_ns = max(0, now_ns - greenlet.left_ns) if greenlet.left_ns else 0
     return GreenletState(
         greenlet_id=greenlet.id,
-        tid=greenlet.tid,
+        tid=tid,
         kind_stack_id=greenlet.kind_stack_id,
         is_hub=greenlet.role == abi.Role.HUB,
         switches=greenlet.switches,
@@ -133,12 +138,17 @@ class ThreadBooks:
     def __init__(self) -> None:
         self._reported: dict[int, _ThreadReported] = {}
 
-    def totals(self, tid: int, name: str, thread: abi.Thread, now_ns: int) -> ThreadTotals:
-        """The increments of one thread; what has not ended yet counts up to `now_ns`."""
+    def totals(
+        self, host_tid: int, tid: int, name: str, thread: abi.Thread, now_ns: int
+    ) -> ThreadTotals:
+        """The increments of one thread; what has not ended yet counts up to `now_ns`.
+
+        `host_tid` is its id for us, `tid` for the target itself.
+        """
         since = thread.off_since_ns if thread.idle else thread.hold_start_ns
         open_ns = 0 if thread.exited else max(0, now_ns - since)
         is_hub = thread.role == abi.Role.HUB
-        before = self._reported.setdefault(tid, _ThreadReported())
+        before = self._reported.setdefault(host_tid, _ThreadReported())
         now = _ThreadReported(
             switches=thread.switches,
             holds=thread.holds,
@@ -147,7 +157,7 @@ class ThreadBooks:
             idle_ns=thread.idle_ns + (open_ns if thread.idle else 0),
         )
         open_hold_ns = open_ns if thread.has_hub and not thread.idle else 0
-        self._reported[tid] = now
+        self._reported[host_tid] = now
         return ThreadTotals(
             tid=tid,
             name=name,
