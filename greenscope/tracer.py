@@ -11,23 +11,17 @@ import socket
 import time
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Self
 
+from greenscope.attachment import Attachment, Options
 from greenscope.bpf import abi
-from greenscope.bpf.loader import Kernel, Limits, syscall_name
-from greenscope.model import (
-    Hold,
-    Loss,
-    Record,
-    Session,
-    SessionEnd,
-)
-from greenscope.offsets.program import PollPlaces, Program
-from greenscope.rebuild.first_look import first_look
+from greenscope.bpf.loader import Kernel, syscall_name
+from greenscope.model import Hold, Loss, Record, Session, SessionEnd, Shed
+from greenscope.offsets.program import Program
 from greenscope.rebuild.frames import decode_stack
 from greenscope.rebuild.holds import HoldAssembler
-from greenscope.rebuild.stacks import StackResolver, role_of
+from greenscope.rebuild.stacks import StackResolver
 from greenscope.rebuild.totals import (
     GreenletBooks,
     GreenletState,
@@ -38,24 +32,11 @@ from greenscope.rebuild.totals import (
 from greenscope.target.memory import LiveMemory
 from greenscope.target.process import thread_name, thread_ns_ids
 
+__all__ = ["Options", "Progress", "Tracer"]
+
 FLUSH_INTERVAL_NS = 1_000_000_000
 LIVING_INTERVAL_NS = 10_000_000_000  # reading every living greenlet costs the agent's time
-# A hold is sampled from half the threshold on, so that one that reaches it has been met.
-SAMPLE_AGE_PART = 2
-MIN_BLOCK_PART = 10
 MAX_ASSUMED = 256  # holds kept of a thread on which no hub was seen yet
-
-
-@dataclass(frozen=True, slots=True)
-class Options:
-    """What the user can choose. `wait_walks` is per thread and 10 ms."""
-
-    threshold_ns: int = 10_000_000
-    sample_hz: int = 199
-    wait_stacks: abi.WaitStacks = abi.WaitStacks.SAMPLED
-    wait_walks: int = 20
-    service: str = ""
-    limits: Limits = field(default_factory=Limits)
 
 
 @dataclass(slots=True)
@@ -86,21 +67,20 @@ class Tracer:
         self._options = options
         self._memory = LiveMemory(program.process.pid)
         self._resolver = StackResolver(self._memory, program.offsets)
+        self._attachment = Attachment(program, kernel, options, self._memory, self._resolver)
         self._assembler = HoldAssembler(self._resolver, syscall_name)
         self._greenlets = GreenletBooks(self._resolver)
         self._threads = ThreadBooks()
         self._assumed: dict[int, deque[Hold]] = {}
         self._own_tids: dict[int, int] = {}
         self._lost: dict[abi.LossKind, int] = dict.fromkeys(abi.LossKind, 0)
-        self._later_polls: PollPlaces | None = None
         self._last_flush_ns = self._last_living_ns = time.monotonic_ns()
         self.session = self._describe()
 
-    # Attaching: state first, then the switch, then everything that refers to it.
-
     def __enter__(self) -> Self:
         try:
-            self._attach()
+            self._attachment.attach()
+            self.session = self._describe()
         except BaseException:
             self.__exit__()
             raise
@@ -109,70 +89,6 @@ class Tracer:
     def __exit__(self, *_: object) -> None:
         self._kernel.close()
         self._memory.close()
-
-    def _attach(self) -> None:
-        pid = self.program.process.pid
-        kernel, program = self._kernel, self.program
-        now_ns = time.monotonic_ns()
-        for look in first_look(program, self._memory, self._resolver, syscall_name, now_ns):
-            self._learn_roles([look.outermost_code])
-            kernel.threads[abi.u32(look.tid)] = look.thread
-        kernel.targets[abi.u32(pid)] = self._target()
-        for function, offset in self._switch_probes():
-            kernel.attach_uprobe(function, program.greenlet.file.readable_path(), offset, pid)
-        kernel.attach_sched()
-        kernel.attach_sampler(self._options.sample_hz)
-        self._attach_gc()
-        polls = program.poll_places()
-        if polls.cheap:
-            self._watch_polls(polls)
-        else:
-            self._later_polls = polls
-
-    def _switch_probes(self) -> Iterator[tuple[str, int]]:
-        greenlet = self.program.greenlet
-        yield "gs_on_switch", greenlet.switch
-        if greenlet.created is not None:
-            yield "gs_on_greenlet_created", greenlet.created
-        # Either tells the end; the first when it happens, the second when memory is freed.
-        if greenlet.finished is not None:
-            yield "gs_on_greenlet_finished", greenlet.finished
-        elif greenlet.freed is not None:
-            yield "gs_on_greenlet_freed", greenlet.freed
-
-    def _attach_gc(self) -> None:
-        path = self.program.python.file.readable_path()
-        functions = {"gc__start": "gs_on_gc_start", "gc__done": "gs_on_gc_done"}
-        for probe in self.program.python.usdt_probes:
-            if probe.name in functions:
-                self._kernel.attach_uprobe(
-                    functions[probe.name],
-                    path,
-                    probe.file_offset,
-                    self.program.process.pid,
-                    probe.semaphore_file_offset,
-                )
-
-    def _target(self) -> abi.Target:
-        offsets, threshold_ns = self.program.offsets, self._options.threshold_ns
-        pointer = offsets.instr_kind == 0
-        return abi.Target(
-            tstate_addr=self.program.tstate_addr,
-            threshold_ns=threshold_ns,
-            sample_age_ns=threshold_ns // SAMPLE_AGE_PART,
-            min_block_ns=threshold_ns // MIN_BLOCK_PART,
-            instr_mask=(1 << 64) - 1 if pointer else (1 << 32) - 1,
-            tstate_frame=offsets.tstate_frame,
-            cframe_frame=-1 if offsets.cframe_frame is None else offsets.cframe_frame,
-            frame_code=offsets.frame_code,
-            frame_previous=offsets.frame_previous,
-            frame_instr=offsets.frame_instr,
-            frame_owner=0 if offsets.frame_owner is None else offsets.frame_owner,
-            shim_owner=abi.NO_SHIM if offsets.shim_owner is None else offsets.shim_owner,
-            wait_stacks=self._options.wait_stacks,
-            frame_span=offsets.frame_span,
-            wait_walks=self._options.wait_walks,
-        )
 
     def _describe(self) -> Session:
         program, process = self.program, self.program.process
@@ -206,13 +122,15 @@ class Tracer:
             records.extend(self._flush(now_ns, final=False))
         return records
 
-    def finish(self, why: str) -> list[Record]:
+    def finish(self, ended: str) -> list[Record]:
         """Ends the watch: the rest of the events, open holds, sums, and the end itself."""
         now_ns = time.monotonic_ns()
         records: list[Record] = list(self._drain())
         records.extend(self._open_holds(now_ns))
         records.extend(self._flush(now_ns, final=True))
-        records.append(SessionEnd(now_ns, why))
+        for what, why in self._attachment.shed.items():
+            records.append(Shed(what, why, self.session.start_ktime_ns, now_ns))
+        records.append(SessionEnd(now_ns, ended))
         return records
 
     def _drain(self) -> Iterator[Hold]:
@@ -222,13 +140,14 @@ class Tracer:
         for record in self._kernel.stacks.records():
             raw = decode_stack(record, self.program.offsets.shim_owner)
             self._resolver.add(raw)
-            self._learn_roles([raw.outermost_code, *(code for code, _ in raw.frames[:1])])
+            innermost = [code for code, _ in raw.frames[:1]]
+            self._attachment.learn_roles([raw.outermost_code, *innermost])
         for fields in events:
             event = abi.Event._make(fields)
             if event.kind == abi.EventKind.SAMPLE:
                 self._assembler.sample(event)
-                if event.flags & abi.FLAG_HUB and self._later_polls:
-                    self._watch_polls(self._later_polls)
+                if event.flags & abi.FLAG_HUB:
+                    self._attachment.hub_is_busy()
             elif event.kind == abi.EventKind.BLOCK:
                 self._assembler.block(event)
             elif event.kind == abi.EventKind.GREENLET_END:
@@ -245,19 +164,6 @@ class Tracer:
         yield from self._release_assumed(event.tid)
         self.progress.holds += 1
         yield hold
-
-    def _learn_roles(self, code_addrs: list[int]) -> None:
-        """Tells the kernel side what a greenlet with this outermost code is."""
-        for code_addr in code_addrs:
-            code = self._resolver.code(code_addr) if code_addr else None
-            if code is not None:
-                self._kernel.roles[abi.u64(code_addr)] = abi.u8(role_of(code.code))
-
-    def _watch_polls(self, polls: PollPlaces) -> None:
-        """Ends a hub's hold at each turn of its loop (see poll.bpf.c)."""
-        self._later_polls = None
-        for path, offset in polls.places:
-            self._kernel.attach_uprobe("gs_on_poll", path, offset, self.program.process.pid)
 
     # Sums and endings.
 

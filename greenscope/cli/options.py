@@ -9,7 +9,6 @@ from typing import Any
 
 import click
 
-from greenscope.bpf.abi import WaitStacks
 from greenscope.bpf.loader import Limits
 from greenscope.cli.quantities import DURATION, RING_SIZE
 from greenscope.tracer import Options
@@ -55,13 +54,6 @@ _OPTIONS = (
     ),
     click.option("--service", default="", help="Name of the service [default: the command]."),
     click.option(
-        "--waits",
-        type=click.Choice([choice.name.lower() for choice in WaitStacks]),
-        default="sampled",
-        show_default=True,
-        help="Walk the stack at which a greenlet leaves: never, within a budget, always.",
-    ),
-    click.option(
         "--sample-hz",
         type=click.IntRange(1, 10_000),
         default=199,
@@ -92,7 +84,6 @@ def gather(values: dict[str, Any]) -> WatchOptions:
         tracing=Options(
             threshold_ns=values["threshold"],
             sample_hz=values["sample_hz"],
-            wait_stacks=WaitStacks[values["waits"].upper()],
             service=values["service"],
             limits=Limits(event_ring_bytes=values["ring_size"]),
         ),

@@ -11,9 +11,8 @@ import time
 from collections.abc import Iterator, Sequence
 from types import FrameType
 
-from greenscope.ship.sink import Sink
-
 from greenscope.model import Record
+from greenscope.ship.sink import Sink
 from greenscope.tracer import Progress, Tracer
 
 PROGRESS_INTERVAL_S = 0.25

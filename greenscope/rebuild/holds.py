@@ -83,6 +83,8 @@ def spread(event: abi.Event, evidence: Evidence, fallback_stack_id: int) -> dict
     for preempted, total_ns in ((False, event.blocked_ns), (True, event.preempted_ns)):
         places = [p for p in pieces if (p[1] == REASON_PREEMPTED) == preempted]
         _share(pieces, {p: pieces[p].count for p in places}, total_ns - _total(pieces, places))
+    if not any(reason == REASON_PREEMPTED for _, reason in pieces):
+        _share(pieces, {(fallback_stack_id, REASON_PREEMPTED): 1}, event.preempted_ns, counts=True)
     rest_ns = event.duration_ns - _total(pieces, pieces)
     if rest_ns < 0:
         # A block that began in the hold before: what lies outside of this one is not its.
@@ -162,6 +164,8 @@ class HoldAssembler:
 
     def block(self, event: abi.Event) -> None:
         """A BLOCK event."""
+        if not event.stack_id:
+            return  # in the middle of a switch, where no frames are its own; the sums have it
         reason = block_reason(event.off_kind, event.nr, self._syscall_name)
         self._of(event.tid, event.hold_id).add_block((event.stack_id, reason), event.duration_ns)
 

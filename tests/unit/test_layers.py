@@ -37,8 +37,10 @@ ALLOWED: dict[str, set[str]] = {
     | {"greenscope.target", "greenscope.offsets", "greenscope.bpf.abi"},
     "greenscope.ship": ANALYSIS,
     "greenscope.checks": KERNEL,
-    "greenscope.tracer": AGENT,
-    "greenscope.cli": AGENT | {"greenscope.checks", "greenscope.tracer", "collector"},
+    "greenscope.attachment": AGENT,
+    "greenscope.tracer": AGENT | {"greenscope.attachment"},
+    "greenscope.cli": AGENT
+    | {"greenscope.attachment", "greenscope.checks", "greenscope.tracer", "collector"},
     "collector": ANALYSIS,
 }
 

@@ -1,0 +1,149 @@
+"""Putting the probes of one watch in place: first the state, then what refers to it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from greenscope.bpf import abi
+from greenscope.bpf.loader import Kernel, Limits, syscall_name
+from greenscope.offsets.program import PollPlaces, Program
+from greenscope.offsets.table import InstrKind
+from greenscope.rebuild.first_look import first_look
+from greenscope.rebuild.stacks import StackResolver, role_of
+from greenscope.target.memory import ProcessMemory
+
+# A hold is sampled from half the threshold on, so that one that reaches it has been met.
+SAMPLE_AGE_PART = 2
+MIN_BLOCK_PART = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What the user can choose.
+
+    `wait_stacks`: whether the stack at which a greenlet leaves is walked, which nothing is made
+    of yet; `wait_walks` is what SAMPLED allows per thread and 10 ms.
+    """
+
+    threshold_ns: int = 10_000_000
+    sample_hz: int = 199
+    wait_stacks: abi.WaitStacks = abi.WaitStacks.OFF
+    wait_walks: int = 20
+    service: str = ""
+    limits: Limits = field(default_factory=Limits)
+
+
+class Attachment:
+    """The probes on one program.
+
+    The kernel side's maps are the truth about what is traced; `kernel` stays the caller's, who
+    removes every probe by closing it. `shed` is what could not be probed, and why.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        kernel: Kernel,
+        options: Options,
+        memory: ProcessMemory,
+        resolver: StackResolver,
+    ) -> None:
+        self.shed: dict[str, str] = {}
+        self._program = program
+        self._kernel = kernel
+        self._options = options
+        self._memory = memory
+        self._resolver = resolver
+        self._later_polls: PollPlaces | None = None
+
+    def attach(self) -> None:
+        """Fills the maps and attaches every probe.
+
+        Raises:
+            PermissionMissing, BpfUnavailable: a probe is refused; close the kernel then.
+        """
+        pid = self._program.process.pid
+        kernel, program = self._kernel, self._program
+        now_ns = time.monotonic_ns()
+        for look in first_look(program, self._memory, self._resolver, syscall_name, now_ns):
+            self.learn_roles([look.outermost_code])
+            kernel.threads[abi.u32(look.tid)] = look.thread
+        kernel.targets[abi.u32(pid)] = self._target()
+        for function, offset in self._switch_probes():
+            kernel.attach_uprobe(function, program.greenlet.file.readable_path(), offset, pid)
+        kernel.attach_sched()
+        kernel.attach_sampler(self._options.sample_hz)
+        self._attach_gc()
+        polls = program.poll_places()
+        if polls.cheap:
+            self._attach_polls(polls)
+        else:
+            self._later_polls = polls
+            self.shed["turns of an idle loop"] = "libev is stripped; see docs/decisions/0004"
+
+    def _switch_probes(self) -> Iterator[tuple[str, int]]:
+        greenlet = self._program.greenlet
+        yield "gs_on_switch", greenlet.switch
+        if greenlet.created is not None:
+            yield "gs_on_greenlet_created", greenlet.created
+        # Either tells the end; the first when it happens, the second when memory is freed.
+        if greenlet.finished is not None:
+            yield "gs_on_greenlet_finished", greenlet.finished
+        elif greenlet.freed is not None:
+            yield "gs_on_greenlet_freed", greenlet.freed
+
+    def _attach_gc(self) -> None:
+        path = self._program.python.file.readable_path()
+        functions = {"gc__start": "gs_on_gc_start", "gc__done": "gs_on_gc_done"}
+        probes = [p for p in self._program.python.usdt_probes if p.name in functions]
+        if not probes:
+            self.shed["the reason gc"] = "this interpreter was built without dtrace probes"
+        for probe in probes:
+            self._kernel.attach_uprobe(
+                functions[probe.name],
+                path,
+                probe.file_offset,
+                self._program.process.pid,
+                probe.semaphore_file_offset,
+            )
+
+    def _target(self) -> abi.Target:
+        offsets, threshold_ns = self._program.offsets, self._options.threshold_ns
+        pointer = offsets.instr_kind is InstrKind.POINTER
+        return abi.Target(
+            tstate_addr=self._program.tstate_addr,
+            threshold_ns=threshold_ns,
+            sample_age_ns=threshold_ns // SAMPLE_AGE_PART,
+            min_block_ns=threshold_ns // MIN_BLOCK_PART,
+            instr_mask=(1 << 64) - 1 if pointer else (1 << 32) - 1,
+            tstate_frame=offsets.tstate_frame,
+            cframe_frame=-1 if offsets.cframe_frame is None else offsets.cframe_frame,
+            frame_code=offsets.frame_code,
+            frame_previous=offsets.frame_previous,
+            frame_instr=offsets.frame_instr,
+            frame_owner=0 if offsets.frame_owner is None else offsets.frame_owner,
+            shim_owner=abi.NO_SHIM if offsets.shim_owner is None else offsets.shim_owner,
+            wait_stacks=self._options.wait_stacks,
+            frame_span=offsets.frame_span,
+            wait_walks=self._options.wait_walks,
+        )
+
+    def learn_roles(self, code_addrs: Iterable[int]) -> None:
+        """Tells the kernel side what a greenlet with this outermost code is."""
+        for code_addr in code_addrs:
+            code = self._resolver.code(code_addr) if code_addr else None
+            if code is not None:
+                self._kernel.roles[abi.u64(code_addr)] = abi.u8(role_of(code.code))
+
+    def hub_is_busy(self) -> None:
+        """Probes the hub's polls from now on, where that was too dear to do from the start."""
+        if self._later_polls is not None:
+            self._attach_polls(self._later_polls)
+            self._later_polls = None
+
+    def _attach_polls(self, polls: PollPlaces) -> None:
+        """Ends a hub's hold at each turn of its loop (see poll.bpf.c)."""
+        for path, offset in polls.places:
+            self._kernel.attach_uprobe("gs_on_poll", path, offset, self._program.process.pid)
