@@ -1,0 +1,308 @@
+"""Reading batches. Input comes from files and sockets and is not trusted.
+
+Extra fields at the end of an array and unknown kinds come from newer writers: the former are
+ignored, the latter skipped and counted. Everything else that does not fit is `DamagedBatch`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import msgpack  # type: ignore[import-untyped]
+import zstandard
+
+from greenscope.errors import RecordingError
+from greenscope.model import (
+    Code,
+    Frame,
+    GreenletTotals,
+    Hold,
+    HoldPiece,
+    Loss,
+    Reason,
+    Record,
+    Session,
+    SessionEnd,
+    Shed,
+    Stack,
+    ThreadTotals,
+)
+from greenscope.records.kinds import MAX_BATCH_BYTES, HoldFlag, Kind, origin_of, status_of
+
+_T = TypeVar("_T")
+_U64 = 1 << 64
+_PIECE_FIELDS = 3
+
+
+class DamagedBatch(RecordingError):
+    """Bytes that are no batch, or a batch that refers to what it does not define."""
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """The records of a batch in their order, and how many of unknown kinds were skipped."""
+
+    records: tuple[Record, ...]
+    skipped: int = 0
+
+
+def decode_batch(data: bytes) -> Batch:
+    """Reads what `BatchEncoder.finish` gave.
+
+    Raises:
+        DamagedBatch: whatever else the bytes are.
+    """
+    decoder = _Decoder()
+    try:
+        stream = _decompress(data)
+        unpacker = msgpack.Unpacker(max_buffer_size=MAX_BATCH_BYTES)
+        unpacker.feed(stream)
+        for item in unpacker:
+            decoder.take(item)
+        if unpacker.tell() != len(stream):
+            raise ValueError("ends inside of a record")
+    except (ValueError, TypeError, IndexError, OverflowError, msgpack.UnpackException) as error:
+        raise DamagedBatch(f"damaged batch: {error}") from error
+    return Batch(tuple(decoder.records), decoder.skipped)
+
+
+def decode_session(data: bytes) -> Session:
+    """Reads what `encode_session` gave.
+
+    Raises:
+        DamagedBatch: whatever else the bytes are.
+    """
+    try:
+        kind, *fields = msgpack.unpackb(data)
+        if kind != Kind.SESSION:
+            raise ValueError(f"kind {kind!r} is no session")
+        return _session(fields)
+    except (ValueError, TypeError, IndexError, msgpack.UnpackException) as error:
+        raise DamagedBatch(f"damaged session record: {error}") from error
+
+
+def _decompress(data: bytes) -> bytes:
+    # Looked at before anything is allocated: a frame may claim any length.
+    try:
+        size_bytes = zstandard.frame_content_size(data)
+        if not 0 <= size_bytes <= MAX_BATCH_BYTES:
+            raise ValueError(f"says to be {size_bytes} bytes long")
+        return zstandard.ZstdDecompressor().decompress(data, allow_extra_data=False)
+    except zstandard.ZstdError as error:
+        raise ValueError(str(error)) from error
+
+
+def _session(fields: Sequence[Any]) -> Session:
+    labels = fields[12]
+    if not isinstance(labels, dict):
+        raise TypeError("labels are no map")
+    session_id = _text(fields[0])
+    if len(session_id) != 32 or not set(session_id) <= set("0123456789abcdef"):
+        raise ValueError("a session id is 32 hex digits")
+    return Session(
+        session_id=session_id,
+        service=_text(fields[1]),
+        host=_text(fields[2]),
+        pid=_uint(fields[3]),
+        process_start_ticks=_uint(fields[4]),
+        executable=_text(fields[5]),
+        python_version=_text(fields[6]),
+        greenlet_version=_text(fields[7]),
+        threshold_ns=_uint(fields[8]),
+        sample_hz=_uint(fields[9]),
+        start_ktime_ns=_uint(fields[10]),
+        start_unix_ns=_uint(fields[11]),
+        labels={_text(name): _text(value) for name, value in labels.items()},
+    )
+
+
+# Each of these returns the value if it is of the type, and raises TypeError or ValueError.
+
+
+def _int(value: object) -> int:
+    if type(value) is not int:
+        raise TypeError(f"{value!r:.40} is no integer")
+    return value
+
+
+def _uint(value: object) -> int:
+    number = _int(value)
+    if not 0 <= number < _U64:
+        raise ValueError(f"{number} does not fit into 64 bits")
+    return number
+
+
+def _text(value: object) -> str:
+    if type(value) is not str:
+        raise TypeError(f"{value!r:.40} is no text")
+    return value
+
+
+def _bool(value: object) -> bool:
+    if type(value) is not bool:
+        raise TypeError(f"{value!r:.40} is no boolean")
+    return value
+
+
+def _list(value: object) -> list[Any]:
+    if type(value) is not list:
+        raise TypeError(f"{value!r:.40} is no array")
+    return value
+
+
+def _at(defined: Sequence[_T], number: object) -> _T:
+    return defined[_uint(number)]
+
+
+@dataclass(slots=True)
+class _Decoder:
+    """State of one batch: its definitions, and the instant and id before."""
+
+    records: list[Record] = field(default_factory=list)
+    skipped: int = 0
+    _strings: list[str] = field(default_factory=list)
+    _codes: list[Code] = field(default_factory=list)
+    _frames: list[Frame] = field(default_factory=list)
+    _stacks: list[Stack] = field(default_factory=list)
+    _threads: list[int] = field(default_factory=list)
+    _kinds: list[tuple[Code | None, bool]] = field(default_factory=list)
+    _places: list[tuple[Stack, Reason]] = field(default_factory=list)
+    _time_ns: int = 0
+    _greenlet_id: int = 0
+
+    def take(self, item: object) -> None:
+        """One array of the stream."""
+        fields = _list(item)
+        kind = _uint(fields[0])
+        define = _DEFINITIONS.get(kind)
+        if define is not None:
+            define(self, fields)
+            return
+        read = _RECORDS.get(kind)
+        if read is None:
+            self.skipped += 1
+        else:
+            self.records.append(read(self, fields))
+
+    def _since(self, difference_ns: object) -> int:
+        self._time_ns = _uint(self._time_ns + _int(difference_ns))
+        return self._time_ns
+
+    # Definitions.
+
+    def define_string(self, fields: list[Any]) -> None:
+        self._strings.append(_text(fields[1]))
+
+    def define_code(self, fields: list[Any]) -> None:
+        function, file = _at(self._strings, fields[1]), _at(self._strings, fields[2])
+        self._codes.append(Code(function, file, _uint(fields[3]), origin_of(_uint(fields[4]))))
+
+    def define_frame(self, fields: list[Any]) -> None:
+        self._frames.append(Frame(_at(self._codes, fields[1]), _uint(fields[2])))
+
+    def define_stack(self, fields: list[Any]) -> None:
+        frames = tuple(_at(self._frames, number) for number in _list(fields[2]))
+        self._stacks.append(Stack(frames, status_of(_uint(fields[1]))))
+
+    def define_thread(self, fields: list[Any]) -> None:
+        self._threads.append(_uint(fields[1]))
+
+    def define_greenlet_kind(self, fields: list[Any]) -> None:
+        code = None if fields[1] is None else _at(self._codes, fields[1])
+        self._kinds.append((code, _bool(fields[2])))
+
+    def define_place(self, fields: list[Any]) -> None:
+        self._places.append((_at(self._stacks, fields[1]), _at(self._strings, fields[2])))
+
+    # Records.
+
+    def hold(self, fields: list[Any]) -> Hold:
+        self._greenlet_id = (self._greenlet_id + _int(fields[2])) % _U64
+        start_ns, duration_ns = self._since(fields[3]), _uint(fields[4])
+        self._since(duration_ns)
+        flags = _uint(fields[6])
+        return Hold(
+            tid=_at(self._threads, fields[1]),
+            greenlet_id=self._greenlet_id,
+            start_ktime_ns=start_ns,
+            duration_ns=duration_ns,
+            on_cpu_ns=_uint(duration_ns - _int(fields[5])),
+            is_hub=bool(flags & HoldFlag.IS_HUB),
+            is_open=bool(flags & HoldFlag.IS_OPEN),
+            began_before=bool(flags & HoldFlag.BEGAN_BEFORE),
+            pieces=self._pieces(_list(fields[7]), duration_ns),
+        )
+
+    def _pieces(self, flat: list[Any], rest_ns: int) -> tuple[HoldPiece, ...]:
+        if len(flat) % _PIECE_FIELDS:
+            raise ValueError("a piece has three fields")
+        pieces = []
+        for index in range(0, len(flat), _PIECE_FIELDS):
+            stack, reason = _at(self._places, flat[index])
+            duration_ns = _int(flat[index + 1])
+            if index + _PIECE_FIELDS == len(flat):
+                duration_ns += rest_ns
+            rest_ns -= duration_ns
+            count = _uint(flat[index + 2])
+            pieces.append(HoldPiece(stack, reason, _uint(duration_ns), count))
+        return tuple(pieces)
+
+    def greenlet_totals(self, fields: list[Any]) -> GreenletTotals:
+        code, is_hub = _at(self._kinds, fields[2])
+        return GreenletTotals(
+            tid=_at(self._threads, fields[1]),
+            kind=code,
+            is_hub=is_hub,
+            seen=_uint(fields[3]),
+            ended=_uint(fields[4]),
+            alive=_uint(fields[5]),
+            switches=_uint(fields[6]),
+            running_ns=_uint(fields[7]),
+            waiting_ns=_uint(fields[8]),
+            longest_hold_ns=_uint(fields[9]),
+        )
+
+    def thread_totals(self, fields: list[Any]) -> ThreadTotals:
+        return ThreadTotals(
+            tid=_at(self._threads, fields[1]),
+            name=_at(self._strings, fields[2]),
+            has_hub=_bool(fields[3]),
+            switches=_uint(fields[4]),
+            holds=_uint(fields[5]),
+            holding_ns=_uint(fields[6]),
+            hub_ns=_uint(fields[7]),
+            idle_ns=_uint(fields[8]),
+            longest_hold_ns=_uint(fields[9]),
+        )
+
+    def loss(self, fields: list[Any]) -> Loss:
+        what, count = _at(self._strings, fields[1]), _uint(fields[2])
+        return Loss(what, count, self._since(fields[3]), self._since(fields[4]))
+
+    def shed(self, fields: list[Any]) -> Shed:
+        what, why = _at(self._strings, fields[1]), _at(self._strings, fields[2])
+        return Shed(what, why, self._since(fields[3]), self._since(fields[4]))
+
+    def session_end(self, fields: list[Any]) -> SessionEnd:
+        return SessionEnd(self._since(fields[1]), _at(self._strings, fields[2]))
+
+
+_DEFINITIONS: dict[int, Callable[[_Decoder, list[Any]], None]] = {
+    Kind.STRING: _Decoder.define_string,
+    Kind.CODE: _Decoder.define_code,
+    Kind.FRAME: _Decoder.define_frame,
+    Kind.STACK: _Decoder.define_stack,
+    Kind.THREAD: _Decoder.define_thread,
+    Kind.GREENLET_KIND: _Decoder.define_greenlet_kind,
+    Kind.PLACE: _Decoder.define_place,
+}
+_RECORDS: dict[int, Callable[[_Decoder, list[Any]], Record]] = {
+    Kind.HOLD: _Decoder.hold,
+    Kind.GREENLET_TOTALS: _Decoder.greenlet_totals,
+    Kind.THREAD_TOTALS: _Decoder.thread_totals,
+    Kind.LOSS: _Decoder.loss,
+    Kind.SHED: _Decoder.shed,
+    Kind.SESSION_END: _Decoder.session_end,
+}
