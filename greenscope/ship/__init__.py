@@ -1,0 +1,1 @@
+"""Where records go: sinks. Writing to one never blocks on a network."""
