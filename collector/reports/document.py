@@ -1,0 +1,82 @@
+"""The JSON document of a report. Nothing is shortened or rounded in it. docs/reports.md."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+from collector.reports.model import GreenletRow, Hotspot, Report
+from greenscope.model import Loss, Session, Shed, Stack
+
+
+def to_json(report: Report) -> dict[str, Any]:
+    """The document, ready for `json.dumps`. Times are nanoseconds, instants ktime."""
+    return {
+        "session": _session(report),
+        "hotspots": [_hotspot(spot) for spot in report.hotspots],
+        "greenlets": [_greenlet(row) for row in report.greenlets],
+        "threads": [dataclasses.asdict(row) for row in report.threads],
+        "lost": _instants(report.lost),
+        "shed": _instants(report.shed),
+    }
+
+
+def session_to_json(session: Session) -> dict[str, Any]:
+    """What is known of a session itself."""
+    return dataclasses.asdict(session)
+
+
+def _session(report: Report) -> dict[str, Any]:
+    return session_to_json(report.session) | {
+        "duration_ns": report.duration_ns,
+        "ended": report.ended,
+        "switches": report.switches,
+        "holds": report.holds,
+        "longest_hold_ns": report.longest_hold_ns,
+    }
+
+
+def _hotspot(spot: Hotspot) -> dict[str, Any]:
+    return {
+        "function": spot.function,
+        "file": spot.file,
+        "line": spot.line,
+        "leaf": spot.leaf,
+        "reason": spot.reason,
+        "reasons": spot.reasons,
+        "holds": spot.holds,
+        "open": spot.open,
+        "began_before": spot.began_before,
+        "total_ns": spot.total_ns,
+        "max_ns": spot.max_ns,
+        "share": spot.share,
+        "stack": _frames(spot.stack),
+        "stack_status": spot.stack.status.value,
+    }
+
+
+def _frames(stack: Stack) -> list[dict[str, Any]]:
+    return [
+        {"function": frame.code.function, "file": frame.code.file, "line": frame.line}
+        for frame in stack.frames
+    ]
+
+
+def _greenlet(row: GreenletRow) -> dict[str, Any]:
+    fields = {
+        field.name: getattr(row, field.name)
+        for field in dataclasses.fields(row)
+        if field.name != "kind"
+    }
+    kind = row.kind
+    return {
+        "function": None if kind is None else kind.function,
+        "file": None if kind is None else kind.file,
+        "line": None if kind is None else kind.first_line,
+        **fields,
+    }
+
+
+def _instants(rows: Sequence[Loss | Shed]) -> list[dict[str, Any]]:
+    return [dataclasses.asdict(row) for row in rows]

@@ -1,0 +1,109 @@
+"""Aligned rows whose last column takes what is left of the width."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from rich.cells import cell_len
+from rich.console import Console
+from rich.text import Text
+
+from collector.reports.quantities import printable, shortened, shortened_place
+
+_GAP: Final = "  "
+_MIN_TAIL: Final = 20
+BAR_WIDTH: Final = 8
+
+Tail = Callable[["Fit"], Text]
+"""Makes the last cell for the width that there is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """Room for a text: cells, and whether the terminal has more than ASCII."""
+
+    width: int
+    ascii_only: bool
+
+    @property
+    def dots(self) -> str:
+        """What stands for something left out."""
+        return ".." if self.ascii_only else "…"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """Cells that are aligned to the right, the tail, and an indented line below."""
+
+    cells: Sequence[str]
+    tail: Tail
+    below: Tail | None = None
+
+
+def print_grid(console: Console, headers: Sequence[str], rows: Sequence[Row]) -> None:
+    """Prints rows under headers; the last header is the tail's. No line is too wide."""
+    widths = [
+        max(cell_len(cell) for cell in column)
+        for column in zip(headers, *(row.cells for row in rows), strict=False)
+    ]
+    taken = sum(widths) + len(_GAP) * len(widths)
+    fit = Fit(max(_MIN_TAIL, console.width - taken), console.options.ascii_only)
+    _print(console, _aligned(headers[:-1], widths) + headers[-1], style="dim")
+    for row in rows:
+        line = Text(_aligned(row.cells, widths))
+        _print(console, line.append_text(row.tail(fit)))
+        if row.below is not None:
+            indent = widths[0] + len(_GAP)
+            below = row.below(Fit(console.width - indent, fit.ascii_only))
+            _print(console, Text(" " * indent).append_text(below))
+
+
+def _aligned(cells: Sequence[str], widths: Sequence[int]) -> str:
+    return "".join(
+        " " * (width - cell_len(cell)) + cell + _GAP
+        for cell, width in zip(cells, widths, strict=True)
+    )
+
+
+def _print(console: Console, text: str | Text, style: str = "") -> None:
+    # Python's own output may wrap lines, but rich's would break them at blanks.
+    text = text if isinstance(text, Text) else Text(text, style=style)
+    console.print(text, highlight=False, no_wrap=True, overflow="crop", soft_wrap=False)
+
+
+def code_tail(function: str, file: str, line: int, style: str = "", before: str = "") -> Tail:
+    """`before function  file:line`; too long, it loses first parts of the path, then of the name.
+
+    `style` is that of the function's name.
+    """
+
+    def tail(fit: Fit) -> Text:
+        width = fit.width - cell_len(before)
+        name, path = printable(function), printable(file)
+        if path:
+            shortest = cell_len(shortened_place(path, line, 0, fit.dots)) + len(_GAP)
+            name = shortened(name, max(8, width - shortest), fit.dots)
+            left = width - cell_len(name) - len(_GAP)
+            where = _GAP + shortened(
+                shortened_place(path, line, left, fit.dots), max(8, left), fit.dots
+            )
+        else:
+            name, where = shortened(name, width, fit.dots), ""
+        return Text(before).append(name, style=style).append(where, style="not bold")
+
+    return tail
+
+
+def text_tail(text: str) -> Tail:
+    """A text without its middle where it is too long."""
+    return lambda fit: Text(shortened(printable(text), fit.width, fit.dots))
+
+
+def bar(part: float, ascii_only: bool) -> str:
+    """A bar for a part of 1, always BAR_WIDTH wide; something is seen even of a small part."""
+    if ascii_only:
+        return ("#" * max(1, round(part * BAR_WIDTH))).ljust(BAR_WIDTH)
+    eighths = max(1, round(part * BAR_WIDTH * 8))
+    return ("█" * (eighths // 8) + " ▏▎▍▌▋▊▉"[eighths % 8].strip()).ljust(BAR_WIDTH)

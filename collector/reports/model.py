@@ -1,0 +1,87 @@
+"""What a report says, as plain data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from greenscope.model import Code, Loss, Reason, Session, Shed, Stack
+
+
+@dataclass(frozen=True, slots=True)
+class Hotspot:
+    """Parts of blocking holds, grouped by the code to blame and the reason.
+
+    `line` and `leaf` ("function file:line" of the innermost frame, "" without frames) are
+    those with the most time, `stack` is the stack with the most. `reasons` tells the time by
+    what was seen, before small parts were added to larger ones; it sums up to `total_ns`.
+    `holds` counts the holds that it appears in, `open` those that had not ended when the watch
+    did, `began_before` those that had begun before it. `max_ns` is the most time in one hold.
+    `share` is `total_ns` divided by the time watched.
+    """
+
+    function: str
+    file: str
+    line: int
+    leaf: str
+    leaf_function: str
+    reason: Reason
+    reasons: dict[Reason, int]
+    holds: int
+    open: int
+    began_before: int
+    total_ns: int
+    max_ns: int
+    share: float
+    stack: Stack
+
+
+@dataclass(frozen=True, slots=True)
+class GreenletRow:
+    """Greenlets of one kind, over all threads; `kind` None: no frame of them was ever seen."""
+
+    kind: Code | None
+    is_hub: bool
+    seen: int
+    ended: int
+    alive: int
+    switches: int
+    running_ns: int
+    waiting_ns: int
+    longest_hold_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadRow:
+    """One OS thread; `holds` counts all of its holds, not only the blocking ones."""
+
+    tid: int
+    name: str
+    has_hub: bool
+    switches: int
+    holds: int
+    holding_ns: int
+    hub_ns: int
+    idle_ns: int
+    longest_hold_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Everything that is printed about one session.
+
+    `duration_ns` is the time watched. `ended` is why it ended, None when no end was recorded
+    (the watch goes on, was killed, or its records are cut). `holds` counts blocking holds.
+    Hotspots come by total time, longest first; greenlets by running time; threads by switches.
+    """
+
+    session: Session
+    duration_ns: int
+    ended: str | None
+    switches: int
+    holds: int
+    longest_hold_ns: int
+    hotspots: tuple[Hotspot, ...]
+    greenlets: tuple[GreenletRow, ...]
+    threads: tuple[ThreadRow, ...]
+    lost: tuple[Loss, ...]
+    shed: tuple[Shed, ...]

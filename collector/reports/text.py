@@ -1,0 +1,204 @@
+"""Reports as text: for a terminal, a log, a pipe; readable without colour and 80 wide."""
+
+from __future__ import annotations
+
+import io
+from typing import Final
+
+from rich.console import Console
+from rich.text import Text
+
+from collector.reports.grid import Row, Tail, bar, code_tail, print_grid, text_tail
+from collector.reports.model import GreenletRow, Hotspot, Report
+from collector.reports.quantities import (
+    count,
+    duration,
+    percent,
+    printable,
+    reason_in_words,
+    round_duration,
+)
+from greenscope.model import Loss, Session, Shed
+
+MAX_ROWS: Final = 30
+_ENDED: Final = {
+    "detached": "stopped by the user",
+    "duration": "its time was over",
+    "exited": "the process ended",
+    "failed": "the watch failed",
+}
+
+
+def render(report: Report, console: Console) -> None:
+    """Prints the whole report: hotspots, greenlets, threads, what was lost or shed."""
+    _print_head(report, console)
+    render_hotspots(report, console)
+    render_greenlets(report, console)
+    _print_threads(report, console)
+    _print_missing(report, console)
+
+
+def render_text(report: Report, width: int = 80) -> str:
+    """The whole report as plain text of a given width."""
+    console = Console(file=io.StringIO(), width=width, color_system=None, highlight=False)
+    with console.capture() as capture:
+        render(report, console)
+    return capture.get()
+
+
+def render_hotspots(report: Report, console: Console) -> None:
+    """The hotspots, or one sentence if no hold was long enough."""
+    console.print()
+    threshold = round_duration(report.session.threshold_ns)
+    if not report.hotspots:
+        _say(
+            console,
+            f"No hold reached {threshold}: {count(report.switches, 'switch', 'switches')} seen, "
+            f"the longest hold was {duration(report.longest_hold_ns)}.",
+        )
+        return
+    _title(console, "HOTSPOTS", f"code that held the hub for {threshold} or more")
+    largest_ns = max(1, report.hotspots[0].total_ns)
+    ascii_only = console.options.ascii_only
+    rows = [
+        Row(
+            (
+                percent(spot.share),
+                bar(spot.total_ns / largest_ns, ascii_only),
+                duration(spot.total_ns),
+                duration(spot.max_ns),
+                f"{spot.holds:,}",
+            ),
+            code_tail(spot.function, spot.file, spot.line, "bold"),
+            _below(spot),
+        )
+        for spot in report.hotspots[:MAX_ROWS]
+    ]
+    print_grid(console, ("share", "", "total", "longest", "holds", "code"), rows)
+    _say_rest(console, len(report.hotspots), "hotspots")
+
+
+def _below(spot: Hotspot) -> Tail:
+    """What a hotspot's second line says: the reason, what is special, the innermost function."""
+    text = reason_in_words(spot.reason)
+    if spot.began_before:
+        text += " (at least)"
+    if spot.open:
+        text += " (still going on)"
+    if not spot.leaf or spot.leaf_function == spot.function:
+        return text_tail(text)
+    file, _, line = spot.leaf.removeprefix(f"{spot.leaf_function} ").rpartition(":")
+    return code_tail(spot.leaf_function, file, int(line), before=f"{printable(text)}, in ")
+
+
+def render_greenlets(report: Report, console: Console) -> None:
+    """The greenlets by the function that they run."""
+    console.print()
+    if not report.greenlets:
+        _say(console, "No greenlet was seen.")
+        return
+    _title(console, "GREENLETS", "by the function that they run")
+    rows = [
+        Row(
+            (
+                f"{row.seen:,}",
+                f"{row.ended:,}",
+                f"{row.switches:,}",
+                duration(row.running_ns),
+                duration(row.waiting_ns),
+                duration(row.longest_hold_ns),
+            ),
+            _kind_tail(row),
+        )
+        for row in report.greenlets[:MAX_ROWS]
+    ]
+    headers = ("seen", "ended", "switches", "running", "waiting", "longest", "kind")
+    print_grid(console, headers, rows)
+    _say_rest(console, len(report.greenlets), "kinds")
+
+
+def _kind_tail(row: GreenletRow) -> Tail:
+    if row.kind is None:
+        return text_tail("hub" if row.is_hub else "(no frame was seen)")
+    function = f"{row.kind.function} (hub)" if row.is_hub else row.kind.function
+    return code_tail(function, row.kind.file, row.kind.first_line)
+
+
+def _print_head(report: Report, console: Console) -> None:
+    session = report.session
+    title = Text(printable(session_title(session)), style="bold")
+    versions = f", CPython {session.python_version}, greenlet {session.greenlet_version or '?'}"
+    console.print(title.append(printable(versions), style="not bold"), highlight=False)
+    ended = "no end recorded" if report.ended is None else _ENDED.get(report.ended, report.ended)
+    _say(
+        console,
+        f"{duration(report.duration_ns)} watched ({ended}), "
+        f"{count(report.switches, 'switch', 'switches')}, "
+        f"{count(report.holds, 'hold')} of {round_duration(session.threshold_ns)} or more",
+    )
+
+
+def session_title(session: Session) -> str:
+    """A session in a few words."""
+    return f"{session.service} (pid {session.pid} on {session.host})"
+
+
+def _print_threads(report: Report, console: Console) -> None:
+    if not report.threads:
+        return
+    console.print()
+    _title(console, "THREADS", "")
+    rows = [
+        Row(
+            (
+                str(row.tid),
+                f"{row.switches:,}",
+                f"{row.holds:,}",
+                duration(row.holding_ns),
+                duration(row.hub_ns),
+                duration(row.idle_ns),
+                duration(row.longest_hold_ns),
+            ),
+            text_tail(row.name if row.has_hub else f"{row.name} (no hub)"),
+        )
+        for row in report.threads[:MAX_ROWS]
+    ]
+    headers = ("tid", "switches", "holds", "holding", "in hub", "idle", "longest", "name")
+    print_grid(console, headers, rows)
+    _say_rest(console, len(report.threads), "threads")
+
+
+def _print_missing(report: Report, console: Console) -> None:
+    console.print()
+    start_ns = report.session.start_ktime_ns
+    if report.lost:
+        for loss in report.lost:
+            _say(console, f"lost: {loss.count:,} {loss.what} {_between(loss, start_ns)}", "yellow")
+    else:
+        _say(console, "nothing lost")
+    for shed in report.shed:
+        _say(console, f"left off: {shed.what}, {shed.why} {_between(shed, start_ns)}", "yellow")
+    if not report.shed:
+        _say(console, "nothing left off")
+
+
+def _between(row: Loss | Shed, start_ns: int) -> str:
+    first_ns, last_ns = (max(0, t - start_ns) for t in (row.from_ktime_ns, row.to_ktime_ns))
+    if first_ns == last_ns:
+        return f"(at {duration(first_ns)})"
+    return f"(from {duration(first_ns)} to {duration(last_ns)})"
+
+
+def _title(console: Console, title: str, explanation: str) -> None:
+    text = Text(title, style="bold")
+    text.append(f"  {explanation}" if explanation else "", style="not bold dim")
+    console.print(text, highlight=False)
+
+
+def _say(console: Console, text: str, style: str = "") -> None:
+    console.print(Text(printable(text), style=style), highlight=False)
+
+
+def _say_rest(console: Console, total: int, what: str) -> None:
+    if total > MAX_ROWS:
+        _say(console, f"and {total - MAX_ROWS:,} more {what} (all are in --json)", "dim")
