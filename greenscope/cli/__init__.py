@@ -1,0 +1,1 @@
+"""The command `greenscope`: the only part of the agent that prints and exits."""
