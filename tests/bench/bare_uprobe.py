@@ -1,0 +1,56 @@
+"""The yardstick: a uprobe at the same place, whose program only counts (count.bpf.c)."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import bcc
+
+from greenscope.bpf import perf_event
+from greenscope.bpf.headers import ENVIRONMENT, find_kernel_headers
+from greenscope.offsets.program import Program
+
+SOURCE = Path(__file__).resolve().parent / "count.bpf.c"
+
+
+class SwitchUprobe:
+    """A program at the target's switch while the block runs. `program_fd` stays the caller's."""
+
+    def __init__(self, program: Program, program_fd: int) -> None:
+        self._program = program
+        self._program_fd = program_fd
+        self._fd = -1
+
+    def __enter__(self) -> Self:
+        greenlet = self._program.greenlet
+        self._fd = perf_event.open_uprobe(
+            self._program_fd,
+            greenlet.file.readable_path(),
+            greenlet.switch,
+            self._program.process.pid,
+        )
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        os.close(self._fd)
+
+
+class CountProgram:
+    """The counting program in the kernel; `fd` lives as long as this object."""
+
+    def __init__(self) -> None:
+        os.environ[ENVIRONMENT] = str(find_kernel_headers().path)
+        self._bpf = bcc.BPF(text=SOURCE.read_bytes())
+        self.fd: int = self._bpf.load_func("bench_on_switch", bcc.BPF.KPROBE).fd
+
+    def hits(self) -> int:
+        """How often it ran, on all CPUs."""
+        return sum(self._bpf.get_table("bench_hits")[0])

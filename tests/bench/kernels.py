@@ -1,0 +1,55 @@
+"""The kernel side in forms that a bench needs: attached often, or with one probe apart."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+
+from greenscope.bpf.loader import Kernel
+
+SWITCH_FUNCTION = "gs_on_switch"
+
+
+class ReusableKernel(Kernel):
+    """Compiled once, attached and detached many times.
+
+    `close()` takes every probe away and keeps programs, maps and rings; they end with the
+    process. `forget()` makes it as good as new for the next attach.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._kept = self._stack
+        self._stack = ExitStack()
+
+    def attach_sched(self) -> None:
+        """As ever; the tracepoints are given up by `close()`."""
+        super().attach_sched()
+        for tracepoint in ("sched_switch", "sched_process_exit"):
+            self._stack.callback(self._bpf.detach_raw_tracepoint, tracepoint)
+
+    def forget(self) -> None:
+        """Empties the maps and rings."""
+        for name in ("gs_targets", "gs_threads", "gs_greenlets", "gs_sent_stacks"):
+            self._bpf.get_table(name).clear()
+        for ring in (self.stacks, self.events):
+            for _ in ring.records():
+                pass
+
+
+class LateSwitchKernel(Kernel):
+    """An attach leaves out the probe at the switch, which the bench puts there and takes away.
+
+    The other probes stay: none of them runs at a switch.
+    """
+
+    def attach_uprobe(
+        self, function: str, path: str, offset: int, pid: int, ref_ctr_offset: int = 0
+    ) -> None:
+        """As ever, but for the switch."""
+        if function != SWITCH_FUNCTION:
+            super().attach_uprobe(function, path, offset, pid, ref_ctr_offset)
+
+    @property
+    def switch_program(self) -> int:
+        """File descriptor of our program for the switch; it stays the kernel's."""
+        return self._programs[SWITCH_FUNCTION]
