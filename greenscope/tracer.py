@@ -80,7 +80,6 @@ class Tracer:
     def __enter__(self) -> Self:
         try:
             self._attachment.attach()
-            self.session = self._describe()
         except BaseException:
             self.__exit__()
             raise

@@ -8,7 +8,7 @@ import click
 
 from greenscope.bpf.loader import Kernel
 from greenscope.checks.privileges import require_privileges
-from greenscope.cli.options import WatchOptions, gather, watch_options
+from greenscope.cli.options import gather, watch_options
 from greenscope.cli.outlets import Outlets, say
 from greenscope.cli.watch import ProgressLine, stop_on_signals, watch
 from greenscope.offsets.program import Program, inspect_program
@@ -35,14 +35,12 @@ def attach(pid: int, **values: Any) -> None:
     program = inspect_program(resolve_pid(pid))
     with stop_on_signals() as stop:
         say(options, f"attaching to {describe(program)} ...")
-        with (
-            Tracer(program, Kernel(options.tracing.limits), options.tracing) as tracer,
-            Outlets(options, tracer.session) as outlets,
-        ):
+        tracer = Tracer(program, Kernel(options.tracing.limits), options.tracing)
+        with Outlets(options, tracer.session) as outlets, tracer:
             say(options, "attached; Ctrl-C ends the watch")
             line = ProgressLine(enabled=not options.quiet)
             watch(tracer, outlets.sinks, stop, options.duration_ns, line)
-        outlets.report()
+    outlets.report()
 
 
 def describe(program: Program) -> str:
@@ -53,6 +51,3 @@ def describe(program: Program) -> str:
         f"{process.pid} ({process.comm}): CPython {program.python.full_version}, "
         f"greenlet {greenlet.version or '?'}, {gevent}"
     )
-
-
-__all__ = ["WatchOptions", "attach", "describe"]

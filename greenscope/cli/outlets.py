@@ -2,12 +2,71 @@
 
 from __future__ import annotations
 
-import click
+import contextlib
+import json
+import sys
+from types import TracebackType
+from typing import Self
 
+import click
+from rich.console import Console
+
+from collector.reports.build import build_report
+from collector.reports.document import to_json
+from collector.reports.text import render
 from greenscope.cli.options import WatchOptions
+from greenscope.model import Session
+from greenscope.ship.recording import RecordingSink
+from greenscope.ship.sink import MemorySink, Sink
 
 
 def say(options: WatchOptions, text: str) -> None:
     """Tells the user something on stderr, which --json leaves free for that; not with --quiet."""
     if not options.quiet:
         click.echo(text, err=True)
+
+
+class Outlets:
+    """The sinks of one watch, opened before it begins, so that a bad path is said in time.
+
+    A context manager; after it `report()` prints what the records told.
+
+    Raises:
+        RecordingError: the file cannot be written.
+        CollectorError: the collector does not answer or refuses.
+    """
+
+    def __init__(self, options: WatchOptions, session: Session) -> None:
+        self._options = options
+        self._session = session
+        self._memory = MemorySink()
+        self._stack = contextlib.ExitStack()
+        self.sinks: list[Sink] = [self._memory]
+
+    def __enter__(self) -> Self:
+        with contextlib.ExitStack() as opening:
+            if self._options.output:
+                self._add(opening, RecordingSink(self._options.output, self._session))
+            self._stack = opening.pop_all()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._stack.__exit__(kind, error, trace)
+
+    def _add(self, stack: contextlib.ExitStack, sink: Sink) -> None:
+        stack.callback(sink.close)
+        self.sinks.append(sink)
+
+    def report(self) -> None:
+        """Prints the report to stdout, as text or as one JSON document."""
+        report = build_report(self._session, self._memory.records)
+        if self._options.as_json:
+            json.dump(to_json(report), sys.stdout)
+            sys.stdout.write("\n")
+        else:
+            render(report, Console())

@@ -59,10 +59,8 @@ def _watch_child(child: HeldCommand, kernel: Kernel, options: WatchOptions, stop
     if pid is None:
         return
     program = inspect_program(pid)
-    with (
-        Tracer(program, kernel, options.tracing) as tracer,
-        Outlets(options, tracer.session) as outlets,
-    ):
+    tracer = Tracer(program, kernel, options.tracing)
+    with Outlets(options, tracer.session) as outlets, tracer:
         say(options, f"watching {describe(program)}")
         line = ProgressLine(enabled=not options.quiet)
         watch(tracer, outlets.sinks, stop, options.duration_ns, line)

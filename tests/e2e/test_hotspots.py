@@ -54,7 +54,7 @@ def check_hotspot(spot: dict[str, Any], acts: list[Act]) -> None:
     assert spot["open"] == 0
     assert spot["total_ns"] == pytest.approx(total_ns, abs=tolerance_ns(total_ns, len(acts)))
     assert spot["max_ns"] == pytest.approx(longest_ns, abs=tolerance_ns(longest_ns))
-    names = [frame["function"] for frame in spot["stack"]["frames"]]
+    names = [frame["function"] for frame in spot["stack"]]
     assert acts[0].function in names
 
 

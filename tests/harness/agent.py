@@ -18,7 +18,7 @@ from tests.harness.runner import RunningTarget
 
 ATTACH_TIMEOUT_S = 60.0
 END_TIMEOUT_S = 60.0
-COMMAND = (sys.executable, "-m", "greenscope.cli.main")
+COMMAND = (sys.executable, "-m", "greenscope")
 
 
 class AgentError(Exception):

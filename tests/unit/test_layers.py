@@ -41,6 +41,7 @@ ALLOWED: dict[str, set[str]] = {
     "greenscope.tracer": AGENT | {"greenscope.attachment"},
     "greenscope.cli": AGENT
     | {"greenscope.attachment", "greenscope.checks", "greenscope.tracer", "collector"},
+    "greenscope.__main__": {"greenscope.cli"},
     "collector": ANALYSIS,
 }
 
