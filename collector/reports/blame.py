@@ -26,6 +26,9 @@ _SWITCHING_PACKAGES = ("/gevent/", "/greenlet/")
 # What a function suffers while it computes.
 _SUFFERED = (REASON_PREEMPTED, REASON_FAULT)
 
+# A loop that wanted to compute is to blame even where others ran for most of its time; a hold
+# in which it hardly ran at all is the machine's doing.
+SUFFERED_LIMIT = 3
 SMALL_PART = 0.05
 SMALL_NS = 1_000_000
 
@@ -86,7 +89,7 @@ def charges_of(hold: Hold) -> dict[Blame, Charge]:
     """Divides a hold among the code to blame; the charges sum up to its pieces.
 
     So that noise names no innocent code, a function's time of being preempted and of page
-    faults goes to its own computing where that is the larger part, and what is less than 5 %
+    faults goes to its own computing where that is at least a quarter of both, and what is less than 5 %
     of the hold and less than 1 ms goes to the hold's largest charge.
     """
     charges: dict[Blame, Charge] = {}
@@ -117,7 +120,7 @@ def _charge(piece: HoldPiece) -> tuple[Blame, Charge]:
 def _fold_suffered(charges: dict[Blame, Charge]) -> None:
     for blame in [blame for blame in charges if blame.reason in _SUFFERED]:
         computing = charges.get(Blame(blame.function, blame.file, REASON_CPU, 0))
-        if computing is not None and charges[blame].total_ns <= computing.total_ns:
+        if computing is not None and charges[blame].total_ns <= SUFFERED_LIMIT * computing.total_ns:
             computing.take(charges.pop(blame), same_code=True)
 
 
