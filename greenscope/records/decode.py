@@ -6,8 +6,8 @@ ignored, the latter skipped and counted. Everything else that does not fit is `D
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 import msgpack  # type: ignore[import-untyped]
@@ -29,11 +29,20 @@ from greenscope.model import (
     Stack,
     ThreadTotals,
 )
-from greenscope.records.kinds import MAX_BATCH_BYTES, HoldFlag, Kind, origin_of, status_of
+from greenscope.records.kinds import (
+    MAX_BATCH_BYTES,
+    HoldFlag,
+    Kind,
+    off_cpu_pieces_ns,
+    origin_of,
+    status_of,
+)
 
 _T = TypeVar("_T")
 _U64 = 1 << 64
-_PIECE_FIELDS = 3
+# What the bytes of a hostile or damaged batch raise on their way through. RuntimeError: a
+# generator ran out, that is a hold claims more pieces than there are.
+_DAMAGE = ValueError, TypeError, IndexError, RuntimeError, msgpack.UnpackException
 
 
 class DamagedBatch(RecordingError):
@@ -63,7 +72,7 @@ def decode_batch(data: bytes) -> Batch:
             decoder.take(item)
         if unpacker.tell() != len(stream):
             raise ValueError("ends inside of a record")
-    except (ValueError, TypeError, IndexError, OverflowError, msgpack.UnpackException) as error:
+    except _DAMAGE as error:
         raise DamagedBatch(f"damaged batch: {error}") from error
     return Batch(tuple(decoder.records), decoder.skipped)
 
@@ -79,7 +88,7 @@ def decode_session(data: bytes) -> Session:
         if kind != Kind.SESSION:
             raise ValueError(f"kind {kind!r} is no session")
         return _session(fields)
-    except (ValueError, TypeError, IndexError, msgpack.UnpackException) as error:
+    except _DAMAGE as error:
         raise DamagedBatch(f"damaged session record: {error}") from error
 
 
@@ -156,6 +165,17 @@ def _at(defined: Sequence[_T], number: object) -> _T:
     return defined[_uint(number)]
 
 
+def _with_rest(pieces: list[HoldPiece], duration_ns: int) -> tuple[HoldPiece, ...]:
+    """The pieces with the rest of the hold's duration given to the one that takes it."""
+    takers = [index for index, piece in enumerate(pieces) if piece.duration_ns < 0]
+    if len(takers) > 1:
+        raise ValueError("one piece at most takes the rest")
+    for index in takers:
+        others_ns = sum(piece.duration_ns for piece in pieces) + 1
+        pieces[index] = replace(pieces[index], duration_ns=_uint(duration_ns - others_ns))
+    return tuple(pieces)
+
+
 @dataclass(slots=True)
 class _Decoder:
     """State of one batch: its definitions, and the instant and id before."""
@@ -181,10 +201,12 @@ class _Decoder:
             define(self, fields)
             return
         read = _RECORDS.get(kind)
-        if read is None:
-            self.skipped += 1
-        else:
+        if kind == Kind.HOLDS:
+            self.records.extend(self.holds(fields))
+        elif read is not None:
             self.records.append(read(self, fields))
+        else:
+            self.skipped += 1
 
     def _since(self, difference_ns: object) -> int:
         self._time_ns = _uint(self._time_ns + _int(difference_ns))
@@ -218,36 +240,37 @@ class _Decoder:
 
     # Records.
 
-    def hold(self, fields: list[Any]) -> Hold:
-        self._greenlet_id = (self._greenlet_id + _int(fields[2])) % _U64
-        start_ns, duration_ns = self._since(fields[3]), _uint(fields[4])
-        self._since(duration_ns)
-        flags = _uint(fields[6])
-        return Hold(
-            tid=_at(self._threads, fields[1]),
-            greenlet_id=self._greenlet_id,
-            start_ktime_ns=start_ns,
-            duration_ns=duration_ns,
-            on_cpu_ns=_uint(duration_ns - _int(fields[5])),
-            is_hub=bool(flags & HoldFlag.IS_HUB),
-            is_open=bool(flags & HoldFlag.IS_OPEN),
-            began_before=bool(flags & HoldFlag.BEGAN_BEFORE),
-            pieces=self._pieces(_list(fields[7]), duration_ns),
-        )
+    def holds(self, fields: list[Any]) -> Iterator[Hold]:
+        columns = [_list(column) for column in fields[1:11]]
+        threads, greenlets, starts, durations, more_off, hold_flags, lengths = columns[:7]
+        pieces = self._pieces(*columns[7:])
+        for thread, greenlet, start, duration, more, flags, length in zip(
+            threads, greenlets, starts, durations, more_off, hold_flags, lengths, strict=True
+        ):
+            self._greenlet_id = (self._greenlet_id + _int(greenlet)) % _U64
+            start_ns, duration_ns = self._since(start), _uint(duration)
+            self._since(duration_ns)
+            own = _with_rest([next(pieces) for _ in range(_uint(length))], duration_ns)
+            off_cpu_ns = off_cpu_pieces_ns(own) + _int(more)
+            yield Hold(
+                tid=_at(self._threads, thread),
+                greenlet_id=self._greenlet_id,
+                start_ktime_ns=start_ns,
+                duration_ns=duration_ns,
+                on_cpu_ns=_uint(duration_ns - off_cpu_ns),
+                is_hub=bool(_uint(flags) & HoldFlag.IS_HUB),
+                is_open=bool(flags & HoldFlag.IS_OPEN),
+                began_before=bool(flags & HoldFlag.BEGAN_BEFORE),
+                pieces=own,
+            )
 
-    def _pieces(self, flat: list[Any], rest_ns: int) -> tuple[HoldPiece, ...]:
-        if len(flat) % _PIECE_FIELDS:
-            raise ValueError("a piece has three fields")
-        pieces = []
-        for index in range(0, len(flat), _PIECE_FIELDS):
-            stack, reason = _at(self._places, flat[index])
-            duration_ns = _int(flat[index + 1])
-            if index + _PIECE_FIELDS == len(flat):
-                duration_ns += rest_ns
-            rest_ns -= duration_ns
-            count = _uint(flat[index + 2])
-            pieces.append(HoldPiece(stack, reason, _uint(duration_ns), count))
-        return tuple(pieces)
+    def _pieces(
+        self, places: list[Any], durations: list[Any], counts: list[Any]
+    ) -> Iterator[HoldPiece]:
+        """Pieces with their durations as written; -1 for what takes the rest."""
+        for place, duration, count in zip(places, durations, counts, strict=True):
+            stack, reason = _at(self._places, place)
+            yield HoldPiece(stack, reason, _uint(duration) - 1, _uint(count))
 
     def greenlet_totals(self, fields: list[Any]) -> GreenletTotals:
         code, is_hub = _at(self._kinds, fields[2])
@@ -299,7 +322,6 @@ _DEFINITIONS: dict[int, Callable[[_Decoder, list[Any]], None]] = {
     Kind.PLACE: _Decoder.define_place,
 }
 _RECORDS: dict[int, Callable[[_Decoder, list[Any]], Record]] = {
-    Kind.HOLD: _Decoder.hold,
     Kind.GREENLET_TOTALS: _Decoder.greenlet_totals,
     Kind.THREAD_TOTALS: _Decoder.thread_totals,
     Kind.LOSS: _Decoder.loss,

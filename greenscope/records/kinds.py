@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Iterable
 from typing import Final
 
-from greenscope.model import CodeOrigin, StackStatus
+from greenscope.model import REASON_CPU, REASON_GC, CodeOrigin, HoldPiece, StackStatus
 
 SCHEMA_VERSION: Final = 1
 """Raised when a field's meaning changes; not for new kinds and not for fields at the end."""
@@ -26,7 +27,7 @@ class Kind(enum.IntEnum):
     PLACE = 6
 
     SESSION = 16
-    HOLD = 17
+    HOLDS = 17
     GREENLET_TOTALS = 18
     THREAD_TOTALS = 19
     LOSS = 20
@@ -67,3 +68,8 @@ def origin_of(number: int) -> CodeOrigin:
 def status_of(number: int) -> StackStatus:
     """The status of a number; one from a newer writer says that the stack is partial."""
     return _STATUSES.get(number, StackStatus.UNREADABLE)
+
+
+def off_cpu_pieces_ns(pieces: Iterable[HoldPiece]) -> int:
+    """What a hold's pieces let expect of its time off the CPU; records tell the difference."""
+    return sum(p.duration_ns for p in pieces if p.reason not in (REASON_CPU, REASON_GC))
