@@ -29,8 +29,7 @@ _SUFFERED = (REASON_PREEMPTED, REASON_FAULT)
 # A loop that wanted to compute is to blame even where others ran for most of its time; a hold
 # in which it hardly ran at all is the machine's doing.
 SUFFERED_LIMIT = 3
-SMALL_PART = 0.05
-SMALL_NS = 1_000_000
+MINOR_PART = 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,12 +84,14 @@ def _switches(file: str) -> bool:
     return any(package in file for package in _SWITCHING_PACKAGES)
 
 
-def charges_of(hold: Hold) -> dict[Blame, Charge]:
+def charges_of(hold: Hold, threshold_ns: int) -> dict[Blame, Charge]:
     """Divides a hold among the code to blame; the charges sum up to its pieces.
 
-    So that noise names no innocent code, a function's time of being preempted and of page
-    faults goes to its own computing where that is at least a quarter of both, and what is less than 5 %
-    of the hold and less than 1 ms goes to the hold's largest charge.
+    So that noise names no innocent code and a function is not listed over and over: what it
+    suffered (preempted, faults) goes to what it did, where it did that for at least a quarter
+    of both; computing around a call that takes at least four fifths of a function's time goes
+    to that call; and what is less than a fifth and also shorter than the threshold, so that it
+    would not have been a blocking hold by itself, goes to the largest charge.
     """
     charges: dict[Blame, Charge] = {}
     for piece in hold.pieces:
@@ -99,8 +100,8 @@ def charges_of(hold: Hold) -> dict[Blame, Charge]:
             charges[blame].take(charge, same_code=True)
         else:
             charges[blame] = charge
-    _fold_suffered(charges)
-    _fold_small(charges, hold.duration_ns)
+    _fold_minor_reasons(charges, threshold_ns)
+    _fold_small(charges, hold.duration_ns, threshold_ns)
     return charges
 
 
@@ -117,20 +118,35 @@ def _charge(piece: HoldPiece) -> tuple[Blame, Charge]:
     return Blame(function, file, piece.reason, key_line), charge
 
 
-def _fold_suffered(charges: dict[Blame, Charge]) -> None:
-    for blame in [blame for blame in charges if blame.reason in _SUFFERED]:
-        computing = charges.get(Blame(blame.function, blame.file, REASON_CPU, 0))
-        if computing is not None and charges[blame].total_ns <= SUFFERED_LIMIT * computing.total_ns:
-            computing.take(charges.pop(blame), same_code=True)
+def _fold_minor_reasons(charges: dict[Blame, Charge], threshold_ns: int) -> None:
+    """Leaves each function of a hold with the reasons that matter for it."""
+    functions: dict[tuple[str, str], list[Blame]] = {}
+    for blame in charges:
+        functions.setdefault((blame.function, blame.file), []).append(blame)
+    for blames in functions.values():
+        doing = [blame for blame in blames if blame.reason not in _SUFFERED]
+        if not doing:
+            continue
+        main = min(doing, key=lambda blame: (-charges[blame].total_ns, _order(blame)))
+        main_ns = charges[main].total_ns
+        whole_ns = sum(charges[blame].total_ns for blame in blames)
+        for blame in blames:
+            part_ns = charges[blame].total_ns
+            suffered = blame.reason in _SUFFERED and part_ns <= SUFFERED_LIMIT * main_ns
+            minor = part_ns < whole_ns * MINOR_PART and (
+                blame.reason == REASON_CPU or part_ns < threshold_ns
+            )
+            if blame != main and (suffered or minor):
+                charges[main].take(charges.pop(blame), same_code=True)
 
 
-def _fold_small(charges: dict[Blame, Charge], duration_ns: int) -> None:
+def _fold_small(charges: dict[Blame, Charge], duration_ns: int, threshold_ns: int) -> None:
     if not charges:
         return
     largest = min(charges, key=lambda blame: (-charges[blame].total_ns, _order(blame)))
     for blame in list(charges):
         total_ns = charges[blame].total_ns
-        small = total_ns < duration_ns * SMALL_PART and total_ns < SMALL_NS
+        small = total_ns < duration_ns * MINOR_PART and total_ns < threshold_ns
         if small and blame != largest:
             same_code = (blame.function, blame.file) == (largest.function, largest.file)
             charges[largest].take(charges.pop(blame), same_code)

@@ -97,7 +97,7 @@ class _Builder:
     def _hold(self, hold: Hold) -> None:
         self._holds += 1
         self._longest_hold_ns = max(self._longest_hold_ns, hold.duration_ns)
-        for blame, charge in charges_of(hold).items():
+        for blame, charge in charges_of(hold, self._session.threshold_ns).items():
             self._spots.setdefault(blame, _Spot()).add(hold, charge)
 
     def _greenlet_totals(self, totals: GreenletTotals) -> None:
