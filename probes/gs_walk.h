@@ -102,8 +102,8 @@ gs_find_outermost(struct gs_walk *walk, const struct gs_target *target, u32 nr_f
 {
 	u64 code = walk->frames[(nr_frames - 1) & (GS_MAX_FRAMES - 1)].code_addr;
 
-	if ((code & 7) >= target->shim_owner)
-		code = walk->frames[(nr_frames - 2) & (GS_MAX_FRAMES - 1)].code_addr;
+	if (nr_frames && (code & 7) >= target->shim_owner)
+		code = walk->frames[(--nr_frames - 1) & (GS_MAX_FRAMES - 1)].code_addr;
 	walk->head.outermost_code = nr_frames ? code & ~7ULL : 0;
 }
 
@@ -117,7 +117,7 @@ gs_walk_begin(struct gs_walk *walk, const struct gs_target *target, u64 tstate, 
 	walk->head.tgid = tgid;
 	walk->head.status = GS_WALK_COMPLETE;
 	walk->hash = 0x9e3779b97f4a7c15ULL;	/* any odd number */
-	walk->base = ~0ULL;			/* nothing is copied yet: no frame lies in it */
+	walk->base = 0;			/* nothing is copied yet: no frame lies at address 0 */
 	walk->last = 0;
 	if (!tstate || gs_first_frame(target, tstate, &frame))
 		walk->head.status = GS_WALK_UNREADABLE;

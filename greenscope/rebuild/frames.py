@@ -51,23 +51,26 @@ def walk_thread(memory: ProcessMemory, tstate: int, offsets: InterpreterOffsets)
     frames: list[tuple[int, int]] = []
     status = abi.WalkStatus.COMPLETE
     frame = _first_frame(memory, tstate, offsets)
-    while frame:
-        if len(frames) == MAX_FRAMES:
-            status = abi.WalkStatus.TRUNCATED
+    # Shims count too, as they do in the kernel: a cycle of nothing else must end.
+    for _ in range(MAX_FRAMES):
+        if not frame:
             break
         data = memory.read(frame, offsets.frame_span)
         if data is None:
+            frame = None
             break
         code = _word(data, offsets.frame_code) & ~_OWNER_MASK
         instr = _word(data, offsets.frame_instr)
         if offsets.instr_kind is InstrKind.INDEX:
             instr &= 0xFFFFFFFF
-        owner = 0 if offsets.frame_owner is None else data[offsets.frame_owner]
+        owner = 0 if offsets.frame_owner is None else data[offsets.frame_owner] & _OWNER_MASK
         if offsets.shim_owner is None or owner < offsets.shim_owner:
             frames.append((code, instr))
         frame = _word(data, offsets.frame_previous)
-    if frame is None or (frame and status is abi.WalkStatus.COMPLETE):
+    if frame is None:
         status = abi.WalkStatus.UNREADABLE
+    elif frame:
+        status = abi.WalkStatus.TRUNCATED
     return RawStack(0, frames[-1][0] if frames else 0, tuple(frames), status)
 
 
