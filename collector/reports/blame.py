@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -26,9 +27,6 @@ _SWITCHING_PACKAGES = ("/gevent/", "/greenlet/")
 # What a function suffers while it computes.
 _SUFFERED = (REASON_PREEMPTED, REASON_FAULT)
 
-# A loop that wanted to compute is to blame even where others ran for most of its time; a hold
-# in which it hardly ran at all is the machine's doing.
-SUFFERED_LIMIT = 3
 MINOR_PART = 0.2
 
 
@@ -87,11 +85,15 @@ def _switches(file: str) -> bool:
 def charges_of(hold: Hold, threshold_ns: int) -> dict[Blame, Charge]:
     """Divides a hold among the code to blame; the charges sum up to its pieces.
 
-    So that noise names no innocent code and a function is not listed over and over: what it
-    suffered (preempted, faults) goes to what it did, where it did that for at least a quarter
-    of both; computing around a call that takes at least four fifths of a function's time goes
-    to that call; and what is less than a fifth and also shorter than the threshold, so that it
-    would not have been a blocking hold by itself, goes to the largest charge.
+    So that noise names no innocent code and a function is not listed over and over:
+
+    - What a function suffered (preempted, faults) goes to what it did, where that alone was a
+      blocking hold or is the larger part; else the hold is the machine's doing, and what it
+      did goes to what it suffered.
+    - Computing around a call that takes at least four fifths of a function's time goes to that
+      call.
+    - What is less than a fifth of the hold and also shorter than the threshold, so that it
+      would have been no blocking hold by itself, goes to the hold's largest charge.
     """
     charges: dict[Blame, Charge] = {}
     for piece in hold.pieces:
@@ -124,32 +126,49 @@ def _fold_minor_reasons(charges: dict[Blame, Charge], threshold_ns: int) -> None
     for blame in charges:
         functions.setdefault((blame.function, blame.file), []).append(blame)
     for blames in functions.values():
+        suffered = [blame for blame in blames if blame.reason in _SUFFERED]
         doing = [blame for blame in blames if blame.reason not in _SUFFERED]
-        if not doing:
-            continue
-        main = min(doing, key=lambda blame: (-charges[blame].total_ns, _order(blame)))
-        main_ns = charges[main].total_ns
-        whole_ns = sum(charges[blame].total_ns for blame in blames)
-        for blame in blames:
-            part_ns = charges[blame].total_ns
-            suffered = blame.reason in _SUFFERED and part_ns <= SUFFERED_LIMIT * main_ns
-            minor = part_ns < whole_ns * MINOR_PART and (
-                blame.reason == REASON_CPU or part_ns < threshold_ns
-            )
-            if blame != main and (suffered or minor):
-                charges[main].take(charges.pop(blame), same_code=True)
+        if suffered and doing:
+            done_ns, suffered_ns = _sum(charges, doing), _sum(charges, suffered)
+            long_enough = done_ns >= threshold_ns or done_ns >= suffered_ns
+            to, what = (doing, suffered) if long_enough else (suffered, doing)
+            _move(charges, what, _largest(charges, to))
+        _fold_computing(charges, doing, threshold_ns)
+
+
+def _fold_computing(charges: dict[Blame, Charge], blames: list[Blame], threshold_ns: int) -> None:
+    left = [blame for blame in blames if blame in charges]
+    if not left:
+        return
+    main = _largest(charges, left)
+    limit_ns = _sum(charges, left) * MINOR_PART
+    small = [blame for blame in left if blame != main and charges[blame].total_ns < limit_ns]
+    minor = [b for b in small if b.reason == REASON_CPU or charges[b].total_ns < threshold_ns]
+    _move(charges, minor, main)
+
+
+def _sum(charges: dict[Blame, Charge], blames: list[Blame]) -> int:
+    return sum(charges[blame].total_ns for blame in blames)
+
+
+def _largest(charges: dict[Blame, Charge], blames: Iterable[Blame]) -> Blame:
+    return min(blames, key=lambda blame: (-charges[blame].total_ns, _order(blame)))
+
+
+def _move(charges: dict[Blame, Charge], blames: list[Blame], to: Blame) -> None:
+    """Adds charges to another one, which keeps its own line where the code is another."""
+    for blame in blames:
+        same_code = (blame.function, blame.file) == (to.function, to.file)
+        charges[to].take(charges.pop(blame), same_code)
 
 
 def _fold_small(charges: dict[Blame, Charge], duration_ns: int, threshold_ns: int) -> None:
     if not charges:
         return
-    largest = min(charges, key=lambda blame: (-charges[blame].total_ns, _order(blame)))
-    for blame in list(charges):
-        total_ns = charges[blame].total_ns
-        small = total_ns < duration_ns * MINOR_PART and total_ns < threshold_ns
-        if small and blame != largest:
-            same_code = (blame.function, blame.file) == (largest.function, largest.file)
-            charges[largest].take(charges.pop(blame), same_code)
+    largest = _largest(charges, charges)
+    limit_ns = min(duration_ns * MINOR_PART, threshold_ns)
+    small = [b for b, charge in charges.items() if b != largest and charge.total_ns < limit_ns]
+    _move(charges, small, largest)
 
 
 def _order(blame: Blame) -> tuple[str, str, str, int]:
