@@ -1,0 +1,1 @@
+"""Where the collector keeps records. `base` is the seam; `embedded` is ClickHouse inside."""
