@@ -66,11 +66,12 @@ class Attachment:
         """
         pid = self._program.process.pid
         kernel, program = self._kernel, self._program
+        slot = kernel.add_target(pid, self._target())
         now_ns = time.monotonic_ns()
         for look in first_look(program, self._memory, self._resolver, syscall_name, now_ns):
             self.learn_roles([look.outermost_code])
+            look.thread.slot = slot
             kernel.threads[abi.u32(look.tid)] = look.thread
-        kernel.targets[abi.u32(pid)] = self._target()
         for function, offset in self._switch_probes():
             kernel.attach_uprobe(function, program.greenlet.file.readable_path(), offset, pid)
         kernel.attach_sched()

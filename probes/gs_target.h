@@ -69,7 +69,7 @@ struct gs_thread {
 	u8 began_before;
 	u8 exited;
 	u8 stack_wanted;	/* the current greenlet has no kind_stack_id yet */
-	u8 pad;
+	u8 slot;		/* of its process in gs_targets */
 	u32 tgid;
 	/* sums since attach */
 	u64 switches;

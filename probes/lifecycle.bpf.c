@@ -13,7 +13,7 @@ int gs_on_greenlet_created(struct pt_regs *ctx)
 	struct gs_greenlet fresh = { .id = now, .tid = tid };
 	struct gs_greenlet *old;
 
-	if (!gs_targets.lookup(&tgid))
+	if (!gs_slots.lookup(&tgid))
 		return 0;
 	old = gs_greenlets.lookup(&key);
 	if (old)

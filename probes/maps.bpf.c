@@ -25,7 +25,9 @@ enum gs_loss {
 	GS_LOST_KINDS = 4,
 };
 
-BPF_HASH(gs_targets, u32, struct gs_target, GS_MAX_TARGETS);
+/* By slot, which a thread knows: finding an entry of an array costs no call at each switch. */
+BPF_ARRAY(gs_targets, struct gs_target, GS_MAX_TARGETS);
+BPF_HASH(gs_slots, u32, u8, GS_MAX_TARGETS);	/* by process (tgid) */
 BPF_HASH(gs_threads, u32, struct gs_thread, GS_MAX_THREADS);
 BPF_HASH(gs_greenlets, struct gs_greenlet_key, struct gs_greenlet, GS_MAX_GREENLETS);
 /* Role of a greenlet by the code object of its outermost frame, as the agent resolved it. */
@@ -56,6 +58,13 @@ BPF_TABLE("lru_hash", u32, struct gs_walk, gs_uprobe_walk, GS_MAX_WALKS);
 BPF_ARRAY(gs_empty_walk, struct gs_walk, 1);	/* what a new entry of it is made from */
 BPF_PERCPU_ARRAY(gs_sampler_walk, struct gs_walk, 1);
 BPF_PERCPU_ARRAY(gs_sched_walk, struct gs_walk, 1);
+
+static __always_inline struct gs_target *gs_target_of(const struct gs_thread *thread)
+{
+	u32 slot = thread->slot;
+
+	return gs_targets.lookup(&slot);
+}
 
 static __always_inline void gs_count_loss(int what)
 {

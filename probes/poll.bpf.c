@@ -11,12 +11,15 @@ int gs_on_poll(struct pt_regs *ctx)
 	u64 now = bpf_ktime_get_ns(), pid_tgid = bpf_get_current_pid_tgid();
 	u32 tid = (u32)pid_tgid, tgid = pid_tgid >> 32;
 	struct gs_thread *thread = gs_threads.lookup(&tid);
-	struct gs_target *target = gs_targets.lookup(&tgid);
+	struct gs_target *target;
 	struct gs_greenlet_key key = { .tgid = tgid };
 	struct gs_greenlet *hub;
 	u64 length;
 
-	if (!thread || !target || thread->role != GS_ROLE_HUB || thread->idle)
+	if (!thread || thread->role != GS_ROLE_HUB || thread->idle)
+		return 0;
+	target = gs_target_of(thread);
+	if (!target)
 		return 0;
 	key.addr = thread->greenlet;
 	hub = gs_greenlets.lookup(&key);

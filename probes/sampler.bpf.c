@@ -14,8 +14,8 @@ int gs_on_sample_walk(struct gs_perf_context *ctx)
 {
 	u64 pid_tgid = bpf_get_current_pid_tgid();
 	u32 tid = (u32)pid_tgid, tgid = pid_tgid >> 32;
-	struct gs_target *target = gs_targets.lookup(&tgid);
 	struct gs_thread *thread = gs_threads.lookup(&tid);
+	struct gs_target *target = thread ? gs_target_of(thread) : 0;
 	struct gs_event event = { .kind = GS_EVENT_SAMPLE, .nr = -1, .tid = tid, .tgid = tgid };
 	int zero = 0;
 	struct gs_walk *walk = gs_sampler_walk.lookup(&zero);
@@ -55,7 +55,7 @@ int gs_on_sample(struct gs_perf_context *ctx)
 
 	if (!thread || thread->exited || !gs_hold_matters(thread))
 		return 0;
-	target = gs_targets.lookup(&tgid);
+	target = gs_target_of(thread);
 	walk = gs_sampler_walk.lookup(&zero);
 	if (!target || !walk || now - thread->hold_start_ns < target->sample_age_ns)
 		return 0;

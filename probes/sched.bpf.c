@@ -80,7 +80,7 @@ static __always_inline void gs_come_back(struct gs_thread *thread, u32 tid, u64 
 {
 	u64 length = now - thread->off_since_ns;
 	u32 tgid = thread->tgid;
-	struct gs_target *target = gs_targets.lookup(&tgid);
+	struct gs_target *target = gs_target_of(thread);
 
 	if (!thread->off_since_ns || !target)
 		return;
@@ -132,8 +132,8 @@ int gs_on_sched_switch_walk(struct bpf_raw_tracepoint_args *ctx)
 {
 	u64 pid_tgid = bpf_get_current_pid_tgid();
 	u32 tid = (u32)pid_tgid, tgid = pid_tgid >> 32;
-	struct gs_target *target = gs_targets.lookup(&tgid);
 	struct gs_thread *thread = gs_threads.lookup(&tid);
+	struct gs_target *target = thread ? gs_target_of(thread) : 0;
 	int zero = 0;
 	struct gs_walk *walk = gs_sched_walk.lookup(&zero);
 
@@ -161,7 +161,7 @@ int gs_on_sched_switch(struct bpf_raw_tracepoint_args *ctx)
 	int zero = 0;
 
 	if (thread && !thread->exited)
-		target = gs_targets.lookup(&tgid);
+		target = gs_target_of(thread);
 	if (thread && target) {
 		bpf_probe_read_kernel(&state, sizeof(state),
 				      (void *)(ctx->args[1] + GS_TASK_STATE));

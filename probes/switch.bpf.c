@@ -5,11 +5,15 @@
  * class that it returns has a destructor, so the ABI wants it in memory). Runs on the thread that switches, which holds the GIL.
  */
 
-/* State of a thread that switches for the first time. */
+/* State of a thread that switches for the first time; 0 if its process is not traced. */
 static __always_inline struct gs_thread *gs_new_thread(u32 tid, u32 tgid, u64 now)
 {
 	struct gs_thread fresh = { .tgid = tgid, .hold_start_ns = now, .off_nr = -1 };
+	u8 *slot = gs_slots.lookup(&tgid);
 
+	if (!slot)
+		return 0;
+	fresh.slot = *slot;
 	fresh.has_hub = tid == tgid ? GS_HUB_ASSUMED : 0;
 	fresh.stack_wanted = 1;
 	if (gs_threads.update(&tid, &fresh))
@@ -113,8 +117,8 @@ int gs_on_switch_walk(struct pt_regs *ctx)
 {
 	u64 pid_tgid = bpf_get_current_pid_tgid(), stack_id;
 	u32 tid = (u32)pid_tgid, tgid = pid_tgid >> 32;
-	struct gs_target *target = gs_targets.lookup(&tgid);
 	struct gs_thread *thread = gs_threads.lookup(&tid);
+	struct gs_target *target = thread ? gs_target_of(thread) : 0;
 	struct gs_walk *walk = gs_uprobe_walk.lookup(&tid);
 
 	if (!target || !thread)
@@ -136,15 +140,14 @@ int gs_on_switch(struct pt_regs *ctx)
 {
 	u64 now = bpf_ktime_get_ns(), pid_tgid = bpf_get_current_pid_tgid(), to;
 	u32 tid = (u32)pid_tgid, tgid = pid_tgid >> 32;
-	struct gs_target *target = gs_targets.lookup(&tgid);
 	struct gs_thread *thread = gs_threads.lookup(&tid);
+	struct gs_target *target;
 	struct gs_walk *walk;
 
-	if (!target)
-		return 0;
 	if (!thread || thread->exited)
 		thread = gs_new_thread(tid, tgid, now);
-	if (!thread)
+	target = thread ? gs_target_of(thread) : 0;
+	if (!target)
 		return 0;
 	to = PT_REGS_PARM2(ctx);
 	/* g_switchstack() returns at once when asked to switch to the current greenlet. */

@@ -166,7 +166,7 @@ class Thread(ctypes.Structure):
         ("began_before", ctypes.c_uint8),
         ("exited", ctypes.c_uint8),
         ("stack_wanted", ctypes.c_uint8),
-        ("pad", ctypes.c_uint8),
+        ("slot", ctypes.c_uint8),
         ("tgid", ctypes.c_uint32),
         ("switches", ctypes.c_uint64),
         ("holds", ctypes.c_uint64),

@@ -99,12 +99,20 @@ class Kernel:
         for function in UPROBES:
             self._program(function, bcc.BPF.KPROBE)
         self.targets = self._bpf.get_table("gs_targets", ctypes.c_uint32, abi.Target)
+        self._slots = self._bpf.get_table("gs_slots", ctypes.c_uint32, ctypes.c_uint8)
         self.threads = self._bpf.get_table("gs_threads", ctypes.c_uint32, abi.Thread)
         self.greenlets = self._bpf.get_table("gs_greenlets", abi.GreenletKey, abi.Greenlet)
         self.roles = self._bpf.get_table("gs_roles", ctypes.c_uint64, ctypes.c_uint8)
         self._lost = self._bpf.get_table("gs_lost")
         self.events = self._ring("gs_events", self.limits.event_ring_bytes)
         self.stacks = self._ring("gs_stacks", self.limits.stack_ring_bytes)
+
+    def add_target(self, pid: int, target: abi.Target) -> int:
+        """Lets the programs trace a process; gives its slot in `targets`, which threads name."""
+        slot = len(self._slots)
+        self.targets[abi.u32(slot)] = target
+        self._slots[abi.u32(pid)] = abi.u8(slot)
+        return slot
 
     def attach_uprobe(
         self, function: str, path: str, offset: int, pid: int, ref_ctr_offset: int = 0

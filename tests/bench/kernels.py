@@ -29,7 +29,7 @@ class ReusableKernel(Kernel):
 
     def forget(self) -> None:
         """Empties the maps and rings."""
-        for name in ("gs_targets", "gs_threads", "gs_greenlets", "gs_sent_stacks"):
+        for name in ("gs_slots", "gs_threads", "gs_greenlets", "gs_sent_stacks"):
             self._bpf.get_table(name).clear()
         for ring in (self.stacks, self.events):
             for _ in ring.records():
