@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from collector.reports.model import GreenletRow, Hotspot, Report
-from greenscope.model import Loss, Session, Shed, Stack
+from collector.store.base import SessionRow
+from greenscope.model import Loss, Shed, Stack
 
 
 def to_json(report: Report) -> dict[str, Any]:
@@ -22,13 +23,15 @@ def to_json(report: Report) -> dict[str, Any]:
     }
 
 
-def session_to_json(session: Session) -> dict[str, Any]:
-    """What is known of a session itself."""
-    return dataclasses.asdict(session)
+def sessions_to_json(rows: Sequence[SessionRow]) -> dict[str, Any]:
+    """The document of the list of sessions."""
+    return {
+        "sessions": [dataclasses.asdict(row.session) | {"batches": row.batches} for row in rows]
+    }
 
 
 def _session(report: Report) -> dict[str, Any]:
-    return session_to_json(report.session) | {
+    return dataclasses.asdict(report.session) | {
         "duration_ns": report.duration_ns,
         "ended": report.ended,
         "switches": report.switches,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Collection
 from typing import Final
 
 from rich.console import Console
@@ -21,6 +22,7 @@ from collector.reports.quantities import (
 from greenscope.model import Loss, Session, Shed
 
 MAX_ROWS: Final = 30
+PARTS: Final = ("hotspots", "greenlets", "threads")
 _ENDED: Final = {
     "detached": "stopped by the user",
     "duration": "its time was over",
@@ -29,12 +31,17 @@ _ENDED: Final = {
 }
 
 
-def render(report: Report, console: Console) -> None:
-    """Prints the whole report: hotspots, greenlets, threads, what was lost or shed."""
+def render(report: Report, console: Console, parts: Collection[str] = PARTS) -> None:
+    """Prints a report: its head, the parts that are asked for, and what was lost or shed."""
+    printers = {
+        "hotspots": _print_hotspots,
+        "greenlets": _print_greenlets,
+        "threads": _print_threads,
+    }
     _print_head(report, console)
-    render_hotspots(report, console)
-    render_greenlets(report, console)
-    _print_threads(report, console)
+    for part in PARTS:
+        if part in parts:
+            printers[part](report, console)
     _print_missing(report, console)
 
 
@@ -46,8 +53,8 @@ def render_text(report: Report, width: int = 80) -> str:
     return capture.get()
 
 
-def render_hotspots(report: Report, console: Console) -> None:
-    """The hotspots, or one sentence if no hold was long enough."""
+def _print_hotspots(report: Report, console: Console) -> None:
+    # One sentence if no hold was long enough.
     console.print()
     threshold = round_duration(report.session.threshold_ns)
     if not report.hotspots:
@@ -91,8 +98,7 @@ def _below(spot: Hotspot) -> Tail:
     return code_tail(spot.leaf_function, file, int(line), before=f"{printable(text)}, in ")
 
 
-def render_greenlets(report: Report, console: Console) -> None:
-    """The greenlets by the function that they run."""
+def _print_greenlets(report: Report, console: Console) -> None:
     console.print()
     if not report.greenlets:
         _say(console, "No greenlet was seen.")
