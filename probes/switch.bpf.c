@@ -131,7 +131,9 @@ int gs_on_switch_walk(struct pt_regs *ctx)
 	if (gs_walk_some(walk, target))
 		gs_switch_programs.call(ctx, GS_PROGRAM_WALK);
 	stack_id = gs_keep_stack(walk, target);
-	gs_learn_role(thread, walk, tgid);
+	/* What a greenlet is does not change while it lives. */
+	if (thread->role == GS_ROLE_UNKNOWN || thread->stack_wanted)
+		gs_learn_role(thread, walk, tgid);
 	gs_switch(thread, target, PT_REGS_PARM2(ctx), tid, walk->now_ns, stack_id);
 	return 0;
 }
