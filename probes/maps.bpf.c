@@ -46,6 +46,9 @@ BPF_PROG_ARRAY(gs_sampler_programs, 1);
 BPF_PROG_ARRAY(gs_sched_programs, 1);
 #define GS_PROGRAM_WALK 0
 
+/* CPU time that greenlet needs for a switch at most, with a deep C stack to copy. */
+#define GS_SWITCH_NS 100000ULL
+
 BPF_RINGBUF_OUTPUT(gs_events, GS_EVENT_PAGES);
 BPF_RINGBUF_OUTPUT(gs_stacks, GS_STACK_PAGES);
 
@@ -139,6 +142,18 @@ static __always_inline bool gs_just_switched(const struct gs_thread *thread, u64
 static __always_inline bool gs_hold_matters(const struct gs_thread *thread)
 {
 	return thread->has_hub && !thread->idle && thread->role != GS_ROLE_WORKER;
+}
+
+/*
+ * Are the frames in the thread state those of the current greenlet? A switch is noted when it
+ * begins; greenlet then copies the C stack, and puts the frames in place last. In between a
+ * thread is easily preempted: what the probe sent wakes the agent. Time off the CPU is none of
+ * that work's; a machine that stops this CPU for a while is not noticed.
+ */
+static __always_inline bool gs_has_arrived(const struct gs_thread *thread, u64 now)
+{
+	return now - thread->hold_start_ns - thread->blocked_ns - thread->preempted_ns >=
+	       GS_SWITCH_NS;
 }
 
 static __always_inline u8 gs_hold_flags(const struct gs_thread *thread)

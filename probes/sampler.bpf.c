@@ -57,7 +57,8 @@ int gs_on_sample(struct gs_perf_context *ctx)
 		return 0;
 	target = gs_target_of(thread);
 	walk = gs_sampler_walk.lookup(&zero);
-	if (!target || !walk || now - thread->hold_start_ns < target->sample_age_ns)
+	if (!target || !walk || now - thread->hold_start_ns < target->sample_age_ns ||
+	    !gs_has_arrived(thread, now))
 		return 0;
 	gs_walk_begin(walk, target, thread->tstate, tgid);
 	walk->now_ns = now;

@@ -45,7 +45,8 @@ static __always_inline bool gs_leave_cpu(struct gs_thread *thread, u64 now, bool
 	}
 	if (thread->off_kind != GS_OFF_BLOCKED && gs_just_switched(thread, now))
 		return false;
-	return gs_hold_matters(thread);
+	return gs_hold_matters(thread) &&
+	       (thread->off_kind == GS_OFF_BLOCKED || gs_has_arrived(thread, now));
 }
 
 static __always_inline void
@@ -142,10 +143,13 @@ int gs_on_sched_switch_walk(struct bpf_raw_tracepoint_args *ctx)
 	if (gs_walk_some(walk, target))
 		gs_sched_programs.call(ctx, GS_PROGRAM_WALK);
 	thread->off_stack_id = gs_keep_stack(walk, target);
-	if (thread->role == GS_ROLE_UNKNOWN)
-		gs_learn_role(thread, walk, tgid);
-	if (thread->off_kind == GS_OFF_BLOCKED && gs_hub_polls(thread, walk))
-		gs_begin_idle(thread, target, tid, walk->now_ns);
+	/* Whoever is in a system call is in no switch: these frames are certainly its own. */
+	if (thread->off_kind == GS_OFF_BLOCKED) {
+		if (thread->role == GS_ROLE_UNKNOWN)
+			gs_learn_role(thread, walk, tgid);
+		if (gs_hub_polls(thread, walk))
+			gs_begin_idle(thread, target, tid, walk->now_ns);
+	}
 	gs_next_comes_back(ctx, walk->now_ns);
 	return 0;
 }
