@@ -15,7 +15,8 @@
 #include "gs_target.h"
 #include "gs_walk.h"
 
-#define GS_SWITCH_TAKES_NS 20000
+/* CPU time that greenlet needs for a switch at most: cold, and with a deep C stack to copy. */
+#define GS_SWITCH_TAKES_NS 100000ULL
 
 enum gs_loss {
 	GS_LOST_EVENTS = 0,
@@ -45,9 +46,6 @@ BPF_PROG_ARRAY(gs_switch_programs, 1);
 BPF_PROG_ARRAY(gs_sampler_programs, 1);
 BPF_PROG_ARRAY(gs_sched_programs, 1);
 #define GS_PROGRAM_WALK 0
-
-/* CPU time that greenlet needs for a switch at most, with a deep C stack to copy. */
-#define GS_SWITCH_NS 100000ULL
 
 BPF_RINGBUF_OUTPUT(gs_events, GS_EVENT_PAGES);
 BPF_RINGBUF_OUTPUT(gs_stacks, GS_STACK_PAGES);
@@ -129,7 +127,8 @@ gs_learn_role(struct gs_thread *thread, const struct gs_walk *walk, u32 tgid)
 
 /*
  * A switch is noted at its beginning: for some microseconds more the thread still has the
- * frames of the greenlet that it leaves. Who is preempted there must not be known by them.
+ * frames of the greenlet that it leaves. Who is preempted there (what the probe sent wakes the
+ * agent) must not be known by them.
  */
 static __always_inline bool gs_just_switched(const struct gs_thread *thread, u64 now)
 {
@@ -142,18 +141,6 @@ static __always_inline bool gs_just_switched(const struct gs_thread *thread, u64
 static __always_inline bool gs_hold_matters(const struct gs_thread *thread)
 {
 	return thread->has_hub && !thread->idle && thread->role != GS_ROLE_WORKER;
-}
-
-/*
- * Are the frames in the thread state those of the current greenlet? A switch is noted when it
- * begins; greenlet then copies the C stack, and puts the frames in place last. In between a
- * thread is easily preempted: what the probe sent wakes the agent. Time off the CPU is none of
- * that work's; a machine that stops this CPU for a while is not noticed.
- */
-static __always_inline bool gs_has_arrived(const struct gs_thread *thread, u64 now)
-{
-	return now - thread->hold_start_ns - thread->blocked_ns - thread->preempted_ns >=
-	       GS_SWITCH_NS;
 }
 
 static __always_inline u8 gs_hold_flags(const struct gs_thread *thread)

@@ -25,7 +25,7 @@ int gs_on_sample_walk(struct gs_perf_context *ctx)
 	if (gs_walk_some(walk, target))
 		gs_sampler_programs.call(ctx, GS_PROGRAM_WALK);
 	event.stack_id = gs_keep_stack(walk, target);
-	if (thread->role == GS_ROLE_UNKNOWN && !gs_just_switched(thread, walk->now_ns))
+	if (thread->role == GS_ROLE_UNKNOWN)
 		gs_learn_role(thread, walk, tgid);
 	event.flags = gs_hold_flags(thread);
 	/* In kernel mode the system call is the one in the registers saved at its entry; an
@@ -58,7 +58,7 @@ int gs_on_sample(struct gs_perf_context *ctx)
 	target = gs_target_of(thread);
 	walk = gs_sampler_walk.lookup(&zero);
 	if (!target || !walk || now - thread->hold_start_ns < target->sample_age_ns ||
-	    !gs_has_arrived(thread, now))
+	    gs_just_switched(thread, now))
 		return 0;
 	gs_walk_begin(walk, target, thread->tstate, tgid);
 	walk->now_ns = now;
