@@ -16,6 +16,8 @@ from collector.reports.document import to_json
 from collector.reports.text import render
 from greenscope.cli.options import WatchOptions
 from greenscope.model import Session
+from greenscope.records.address import parse_address
+from greenscope.ship.collector import CollectorSink
 from greenscope.ship.recording import RecordingSink
 from greenscope.ship.sink import MemorySink, Sink
 
@@ -40,6 +42,7 @@ class Outlets:
         self._options = options
         self._session = session
         self._memory = MemorySink()
+        self._collector: CollectorSink | None = None
         self._stack = contextlib.ExitStack()
         self.sinks: list[Sink] = [self._memory]
 
@@ -47,6 +50,8 @@ class Outlets:
         with contextlib.ExitStack() as opening:
             if self._options.output:
                 self._add(opening, RecordingSink(self._options.output, self._session))
+            if self._options.collector:
+                self._add(opening, self._connect(self._options.collector))
             self._stack = opening.pop_all()
         return self
 
@@ -62,8 +67,18 @@ class Outlets:
         stack.callback(sink.close)
         self.sinks.append(sink)
 
+    def _connect(self, address: str) -> CollectorSink:
+        token_file = self._options.token_file
+        token = token_file.read_text().strip() if token_file else ""
+        self._collector = CollectorSink(parse_address(address), self._session, token)
+        self._collector.connect_or_fail()
+        return self._collector
+
     def report(self) -> None:
         """Prints the report to stdout, as text or as one JSON document."""
+        missing = self._collector.unacknowledged if self._collector else 0
+        if missing:
+            click.echo(f"the collector did not confirm the last {missing} batches", err=True)
         report = build_report(self._session, self._memory.records)
         if self._options.as_json:
             json.dump(to_json(report), sys.stdout)
