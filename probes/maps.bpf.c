@@ -125,6 +125,18 @@ gs_learn_role(struct gs_thread *thread, const struct gs_walk *walk, u32 tgid)
 		greenlet->kind_stack_id = walk->head.stack_id;
 }
 
+/*
+ * A switch is noted at its beginning: for some microseconds more the thread still has the
+ * frames of the greenlet that it leaves. Who is preempted there (what the probe sent wakes the
+ * agent) must not be known by them.
+ */
+static __always_inline bool gs_just_switched(const struct gs_thread *thread, u64 now)
+{
+	u64 off_cpu = thread->blocked_ns + thread->preempted_ns;
+
+	return now - thread->hold_start_ns < off_cpu + GS_SWITCH_TAKES_NS;
+}
+
 /* Does a hold of this thread keep others waiting? */
 static __always_inline bool gs_hold_matters(const struct gs_thread *thread)
 {

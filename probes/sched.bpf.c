@@ -43,6 +43,8 @@ static __always_inline bool gs_leave_cpu(struct gs_thread *thread, u64 now, bool
 		if (thread->off_nr < 0)
 			thread->off_kind = GS_OFF_FAULT;
 	}
+	if (thread->off_kind != GS_OFF_BLOCKED && gs_just_switched(thread, now))
+		return false;
 	return gs_hold_matters(thread);
 }
 
