@@ -38,11 +38,12 @@ _LAST_RETRY_S = 10.0
 
 @dataclass(slots=True)
 class _Waiting:
-    """A batch that is not acknowledged yet."""
+    """A batch that is not acknowledged yet; `loss` is what it says of batches dropped before."""
 
     message: bytes
     number: int
     made_ktime_ns: int
+    loss: Loss | None
 
 
 class CollectorSink:
@@ -65,6 +66,7 @@ class CollectorSink:
         self._queue_bytes = queue_bytes
         self._batcher = Batcher(time.monotonic_ns)
         self._next_number = 0
+        self._loss_in_batch: Loss | None = None
         self._thread = threading.Thread(target=self._run, name="ship", daemon=True)
         # Guards what is below; notified when a batch comes and when the sink is closed.
         self._changed = threading.Condition()
@@ -97,10 +99,11 @@ class CollectorSink:
 
     def close(self, timeout_s: float = 5.0) -> None:
         """Sends what is left and waits for its acknowledgement, at most `timeout_s`."""
+        # Nothing is dropped for these: nobody would say so any more.
         for batch in self._batcher.add(self._losses()):
-            self._enqueue(batch)
+            self._enqueue(batch, may_drop=False)
         for batch in self._batcher.cut():
-            self._enqueue(batch)
+            self._enqueue(batch, may_drop=False)
         self._start()
         with self._changed:
             self._deadline_s = time.monotonic() + timeout_s
@@ -118,14 +121,15 @@ class CollectorSink:
 
     # The queue. The first batch may be under way, so what is dropped is the second.
 
-    def _enqueue(self, batch: bytes) -> None:
+    def _enqueue(self, batch: bytes, may_drop: bool = True) -> None:
         message = pack(NumberedBatch(self._next_number, batch))
-        waiting = _Waiting(message, self._next_number, time.monotonic_ns())
+        waiting = _Waiting(message, self._next_number, time.monotonic_ns(), self._loss_in_batch)
         self._next_number += 1
+        self._loss_in_batch = None
         with self._changed:
             self._queue.append(waiting)
             self._queued_bytes += len(message)
-            while self._queued_bytes > self._queue_bytes and len(self._queue) > 1:
+            while may_drop and self._queued_bytes > self._queue_bytes and len(self._queue) > 1:
                 self._drop(1)
             self._changed.notify()
 
@@ -133,15 +137,19 @@ class CollectorSink:
         dropped = self._queue[index]
         del self._queue[index]
         self._queued_bytes -= len(dropped.message)
-        made_ns, before = dropped.made_ktime_ns, self._dropped
-        count = before.count if before else 0
-        from_ns = before.from_ktime_ns if before else made_ns
-        self._dropped = Loss(LOST_BATCHES, count + 1, from_ns, made_ns)
+        made_ns = dropped.made_ktime_ns
+        loss = _sum(self._dropped, Loss(LOST_BATCHES, 1, made_ns, made_ns))
+        # What it said of others is lost with it, so it is said again.
+        self._dropped = loss if dropped.loss is None else _sum(dropped.loss, loss)
 
     def _losses(self) -> list[Loss]:
+        """What is to be said in the next batch."""
         with self._changed:
             dropped, self._dropped = self._dropped, None
-        return [] if dropped is None else [dropped]
+        if dropped is None:
+            return []
+        self._loss_in_batch = _sum(self._loss_in_batch, dropped)
+        return [dropped]
 
     # The thread. One batch is under way at a time: an answer takes milliseconds.
 
@@ -235,3 +243,11 @@ class CollectorSink:
             connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()
+
+
+def _sum(first: Loss | None, second: Loss) -> Loss:
+    if first is None:
+        return second
+    from_ns = min(first.from_ktime_ns, second.from_ktime_ns)
+    to_ns = max(first.to_ktime_ns, second.to_ktime_ns)
+    return Loss(second.what, first.count + second.count, from_ns, to_ns)
