@@ -1,0 +1,58 @@
+"""The programs in probes/ on this kernel, without a target."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from greenscope.bpf import abi
+from greenscope.bpf.loader import SOURCES, Kernel, Limits, probes_dir
+
+pytestmark = [
+    pytest.mark.bpf,
+    pytest.mark.filterwarnings("ignore:not a bytes object:DeprecationWarning"),
+]
+
+_PROGRAM = re.compile(r"^int (gs_on_\w+)\(", re.MULTILINE)
+
+
+@pytest.fixture(scope="module")
+def kernel() -> Iterator[Kernel]:
+    with Kernel() as loaded:
+        loaded.attach_sched()
+        loaded.attach_sampler(19)
+        yield loaded
+
+
+def test_every_program_in_probes_passes_the_verifier(kernel: Kernel) -> None:
+    sources = [(probes_dir() / f"{name}.bpf.c").read_text() for name in SOURCES]
+    assert sorted(kernel._programs) == sorted(_PROGRAM.findall("\n".join(sources)))
+
+
+def test_every_source_in_probes_is_compiled() -> None:
+    assert {path.name for path in probes_dir().glob("*.bpf.c")} == {
+        f"{name}.bpf.c" for name in SOURCES
+    }
+
+
+def test_programs_without_a_target_send_and_lose_nothing(kernel: Kernel) -> None:
+    assert kernel.events.fixed(abi.EVENT) == []
+    assert list(kernel.stacks.records()) == []
+    assert kernel.lost() == dict.fromkeys(abi.LossKind, 0)
+    assert list(kernel.threads.items()) == []
+
+
+def test_smallest_rings_and_maps_load() -> None:
+    limits = Limits(
+        targets=1, threads=1, greenlets=1, stacks=1, event_ring_bytes=4096, stack_ring_bytes=4096
+    )
+    with Kernel(limits) as kernel:
+        assert kernel.limits == limits
+
+
+def test_closing_twice_is_harmless() -> None:
+    kernel = Kernel()
+    kernel.close()
+    kernel.close()
