@@ -194,7 +194,7 @@ def _hotspot(blame: Blame, spot: _Spot, duration_ns: int) -> Hotspot:
     return Hotspot(
         function=blame.function,
         file=blame.file,
-        line=_most(lines),
+        line=blame.line or _most(lines),
         leaf=leaf_text,
         leaf_function=leaf_function,
         reason=blame.reason,

@@ -140,7 +140,7 @@ def _print_head(report: Report, console: Console) -> None:
         console,
         f"{duration(report.duration_ns)} watched ({ended}), "
         f"{count(report.switches, 'switch', 'switches')}, "
-        f"{count(report.holds, 'hold')} of {round_duration(session.threshold_ns)} or more",
+        f"{count(report.holds, 'blocking hold')}",
     )
 
 

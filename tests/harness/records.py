@@ -140,8 +140,9 @@ def _holds(draw: st.DrawFn) -> Hold:
 
 
 _seven = (_u64,) * 7
+HOLDS = _holds()
 RECORDS = st.one_of(
-    _holds(),
+    HOLDS,
     st.builds(GreenletTotals, _u64, st.none() | _codes, st.booleans(), *_seven),
     st.builds(ThreadTotals, _u64, _text, st.booleans(), *_seven[:6]),
     st.builds(Loss, _text, _u64, _time, _time),

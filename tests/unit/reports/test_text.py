@@ -1,0 +1,193 @@
+import io
+import json
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.cells import cell_len
+from rich.console import Console
+
+from collector.reports.build import build_report
+from collector.reports.document import to_json
+from collector.reports.quantities import (
+    duration,
+    percent,
+    printable,
+    reason_in_words,
+    round_duration,
+    shortened,
+    shortened_place,
+)
+from collector.reports.text import render, render_text
+from greenscope.model import Record, SessionEnd, ThreadTotals
+from tests.harness.records import (
+    COMPUTE,
+    MS,
+    RECEIVE,
+    RECORDS,
+    SECOND,
+    SESSION,
+    START,
+    frame,
+    hold,
+    piece,
+    sample_records,
+)
+
+END = SessionEnd(START + 10 * SECOND, "duration")
+
+SAMPLE_TEXT = """\
+shop (pid 4711 on web-1), CPython 3.11.2, greenlet 3.5.6
+10.0 s watched (its time was over), 0 switches, 2 blocking holds
+
+HOTSPOTS  code that held the hub for 10 ms or more
+share             total  longest  holds  code
+25.0%  ████████  2.50 s   2.50 s      1  charge_card  /srv/shop/app.py:41
+       system call recvfrom (still going on), in recv_into  /…/ssl.py:9
+ 2.0%  ▋         200 ms   200 ms      1  render_report  /srv/shop/reports.py:88
+       cpu (at least)
+
+No greenlet was seen.
+
+nothing lost
+nothing left off
+"""
+
+
+def test_report_at_80_columns_without_colour() -> None:
+    records: list[Record] = [
+        hold(piece(RECEIVE, "syscall:recvfrom", 2500 * MS), is_open=True),
+        hold(piece(COMPUTE, "cpu", 200 * MS), began_before=True),
+        END,
+    ]
+    text = render_text(build_report(SESSION, records), 80)
+    assert text == SAMPLE_TEXT
+
+
+def test_quiet_program_is_said_in_one_sentence() -> None:
+    thread = ThreadTotals(4711, "x", True, 52310, 999, SECOND, 0, 9 * SECOND, 3_200_000)
+    text = render_text(build_report(SESSION, [thread, END]))
+    assert "No hold reached 10 ms: 52,310 switches seen, the longest hold was 3.20 ms.\n" in text
+    assert "HOTSPOTS" not in text
+
+
+def test_what_is_missing_is_said() -> None:
+    text = render_text(build_report(SESSION, sample_records()))
+    assert "lost: 15 events (from 0 ns to 2.00 s)" in text
+    assert "left off: wait stacks, the budget (from 0 ns to 2.00 s)" in text
+    assert "nothing" not in text
+
+
+def test_terminal_without_unicode_gets_ascii() -> None:
+    raw = io.BytesIO()
+    output = io.TextIOWrapper(raw, encoding="ascii")
+    deep = replace(COMPUTE, frames=(frame("f" * 90, "/srv" + "/deep" * 30 + "/x.py", 3),))
+    report = build_report(SESSION, [hold(piece(deep, "cpu", SECOND)), END])
+    render(report, Console(file=output, width=80))
+    output.flush()
+    assert b"#" in raw.getvalue()
+    assert b"..fffffffffffffff  x.py:3\n" in raw.getvalue()
+
+
+def test_colours_are_there_only_on_a_terminal() -> None:
+    report = build_report(SESSION, sample_records())
+    plain, coloured = io.StringIO(), io.StringIO()
+    render(report, Console(file=plain, width=80))
+    render(report, Console(file=coloured, width=80, force_terminal=True))
+    assert "\x1b" not in plain.getvalue()
+    assert "\x1b" in coloured.getvalue()
+
+
+@given(st.lists(RECORDS, max_size=8), st.integers(80, 160))
+def test_any_report_fits_its_width_and_its_document_is_json(
+    records: list[Record], width: int
+) -> None:
+    report = build_report(SESSION, records)
+    json.loads(json.dumps(to_json(report)))
+    text = render_text(report, width)
+    # Counts of 20 digits may take a line's whole width; those of a real session do not.
+    if all(row.switches < 10**9 and row.holds < 10**9 for row in report.threads):
+        assert all(cell_len(line) <= width for line in text.split("\n"))
+    assert "\x1b" not in text
+
+
+def test_name_with_control_characters_does_not_steer_the_terminal() -> None:
+    evil = replace(COMPUTE, frames=(frame("f\x1b[2J\r\n", "/x\u202e/\x07.py", 3),))
+    text = render_text(build_report(SESSION, [hold(piece(evil, "cpu", SECOND)), END]), 120)
+    assert r"f\x1b[2J\r\n  /x\u202e/\x07.py:3" in text
+
+
+def test_document_shortens_nothing() -> None:
+    path = "/srv" + "/very/deep" * 30 + "/app.py"
+    deep = replace(COMPUTE, frames=(frame("f" * 200, path, 3),))
+    document = to_json(build_report(SESSION, [hold(piece(deep, "cpu", SECOND)), END]))
+    assert document["hotspots"] == [
+        {
+            "function": "f" * 200,
+            "file": path,
+            "line": 3,
+            "leaf": f"{'f' * 200} {path}:3",
+            "reason": "cpu",
+            "reasons": {"cpu": SECOND},
+            "holds": 1,
+            "open": 0,
+            "began_before": 0,
+            "total_ns": SECOND,
+            "max_ns": SECOND,
+            "share": 0.1,
+            "stack": [{"function": "f" * 200, "file": path, "line": 3}],
+            "stack_status": "complete",
+        }
+    ]
+    assert list(document) == ["session", "hotspots", "greenlets", "threads", "lost", "shed"]
+
+
+@pytest.mark.parametrize(
+    ("value_ns", "text"),
+    [
+        (0, "0 ns"),
+        (999, "999 ns"),
+        (1_000, "1.00 us"),
+        (12_345, "12.3 us"),
+        (999_949, "1.00 ms"),
+        (12_345_678, "12.3 ms"),
+        (120_050_000, "120 ms"),
+        (999_999_999, "1.00 s"),
+        (59_960_000_000, "60.0 s"),
+        (3_599_000_000_000, "3,599 s"),
+        (9_000_000_000_000, "2.50 h"),
+    ],
+)
+def test_durations_have_three_digits_and_a_unit(value_ns: int, text: str) -> None:
+    assert duration(value_ns) == text
+
+
+def test_chosen_durations_are_shown_as_chosen() -> None:
+    chosen = [10 * MS, 100 * MS, 2 * SECOND, 1_500_000, 50_000]
+    assert [round_duration(value) for value in chosen] == [
+        "10 ms", "100 ms", "2 s", "1.5 ms", "50 us",
+    ]  # fmt: skip
+
+
+def test_places_lose_the_middle_of_their_path() -> None:
+    file = "/srv/shop/billing/payment_client.py"
+    assert [shortened_place(file, 41, width, "…") for width in (80, 36, 30, 5)] == [
+        "/srv/shop/billing/payment_client.py:41",
+        "/…/shop/billing/payment_client.py:41",
+        "/…/payment_client.py:41",
+        "payment_client.py:41",
+    ]
+
+
+@given(st.text(), st.integers(4, 50), st.sampled_from(["…", ".."]))
+def test_shortened_text_fits(text: str, width: int, dots: str) -> None:
+    assert cell_len(shortened(printable(text), width, dots)) <= width
+
+
+def test_words() -> None:
+    assert reason_in_words("syscall:clock_nanosleep") == "system call clock_nanosleep"
+    assert reason_in_words("gc") == "garbage collection"
+    assert [percent(share) for share in (0.0, 0.0001, 0.612, 1.5)] == [
+        "0.0%", "<0.1%", "61.2%", "150.0%",
+    ]  # fmt: skip
