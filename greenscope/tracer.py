@@ -9,7 +9,7 @@ from __future__ import annotations
 import secrets
 import socket
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Self
@@ -72,7 +72,9 @@ class Tracer:
         self._greenlets = GreenletBooks(self._resolver)
         self._threads = ThreadBooks()
         self._assumed: dict[int, deque[Hold]] = {}
+        self._overflowed: Counter[int] = Counter()  # by thread: what _assumed had no room for
         self._own_tids: dict[int, int] = {}
+        self._dropped = 0
         self._lost: dict[abi.LossKind, int] = dict.fromkeys(abi.LossKind, 0)
         self._last_flush_ns = self._last_living_ns = time.monotonic_ns()
         self.session = self._describe()
@@ -158,7 +160,9 @@ class Tracer:
         """Names a finished hold; on a thread where no hub was seen yet it waits for one."""
         hold = self._assembler.hold(event, self._own_tid(event.tid), is_open)
         if event.flags & abi.FLAG_ASSUMED and not is_open:
-            self._assumed.setdefault(event.tid, deque(maxlen=MAX_ASSUMED)).append(hold)
+            waiting = self._assumed.setdefault(event.tid, deque(maxlen=MAX_ASSUMED))
+            self._overflowed[event.tid] += len(waiting) == MAX_ASSUMED
+            waiting.append(hold)
             return
         yield from self._release_assumed(event.tid)
         self.progress.holds += 1
@@ -185,6 +189,7 @@ class Tracer:
         self._last_flush_ns = now_ns
 
     def _release_assumed(self, tid: int) -> Iterator[Hold]:
+        self._dropped += self._overflowed.pop(tid, 0)
         for hold in self._assumed.pop(tid, ()):
             self.progress.holds += 1
             yield hold
@@ -194,6 +199,7 @@ class Tracer:
         self._threads.forget(tid)
         self._assembler.forget(tid)
         self._assumed.pop(tid, None)
+        self._overflowed.pop(tid, None)
         self._own_tids.pop(tid, None)
 
     def _own_tid(self, tid: int) -> int:
@@ -221,7 +227,9 @@ class Tracer:
                 yield from self._hold(event, is_open=not thread.exited)
 
     def _losses(self, now_ns: int) -> Iterator[Loss]:
-        for kind, count in self._kernel.lost().items():
+        lost = self._kernel.lost()
+        lost[abi.LossKind.EVENTS] += self._dropped
+        for kind, count in lost.items():
             if count > self._lost[kind]:
                 what = kind.name.lower()
                 yield Loss(what, count - self._lost[kind], self._last_flush_ns, now_ns)
