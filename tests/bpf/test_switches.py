@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from greenscope.model import GreenletTotals
 from tests.bpf.tracing import Watch, watching
 from tests.harness import TruthFile, run_target
 
@@ -66,8 +67,7 @@ def test_progress_shows_the_switches_of_the_records(raw: Watched) -> None:
 
 def test_switches_of_greenlets_add_up_to_those_of_their_threads(gevent: Watched) -> None:
     watch, _ = gevent
-    hubs = [totals for totals in watch.records if getattr(totals, "is_hub", False)]
-    everybody = sum(totals.switches for totals in [*watch.greenlets, *hubs])
+    everybody = sum(totals.switches for totals in watch.of(GreenletTotals))
     # The first switch has no origin: nobody was seen to leave.
     assert everybody == watch.switches - 1
 

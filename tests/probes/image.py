@@ -135,12 +135,11 @@ class HostWalker:
         self._library.host_read_count.restype = ctypes.c_uint64
         self._size = self._library.host_walk_size()
         # One scratch for all walks, as in the kernel: what is left of the last must not matter.
-        self._walk = ctypes.create_string_buffer(self._size + len(CANARY))
-        self._walk[self._size :] = CANARY
+        self._walk = ctypes.create_string_buffer(bytes(self._size) + CANARY)
 
     def walk(self, image: Image, tstate: int) -> Walked:
         offsets = image.offsets
-        contents = [(base, bytes(page)) for base, page in image.pages.items()]
+        contents = [HostPage(base, bytes(page)) for base, page in image.pages.items()]
         pages = (HostPage * len(contents))(*contents)
         runs = self._library.host_walk(
             self._walk,
@@ -150,8 +149,8 @@ class HostWalker:
             pages,
             ctypes.c_uint64(len(contents)),
         )
-        assert self._walk[self._size :] == CANARY
         record = self._walk.raw
+        assert record[self._size : self._size + len(CANARY)] == CANARY
         _, _, tgid, count, _ = abi.STACK_HEADER.unpack_from(record)
         size = abi.STACK_HEADER.size
         frames = abi.FRAME.iter_unpack(record[size : size + count * abi.FRAME.size])
