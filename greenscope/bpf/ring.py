@@ -56,14 +56,19 @@ class MappedRing:
         if count <= 0:
             return []
         start = consumer % self._size
-        block = bytes(self._records[start : start + count * stride])
+        block = self._records[start : start + count * stride]
+        # The headers first: only what is behind a finished one may be read.
+        lengths = block.cast("I")[:: stride // 4].tolist()
+        busy = next((i for i, length in enumerate(lengths) if length & BUSY), count)
         # iter_unpack with the header in the format: one C loop over the whole block.
         padding = stride - HEADER_SIZE - layout.size
-        whole = struct.Struct(f"<I4x{layout.format.lstrip('<')}{padding}x")
-        decoded = list(whole.iter_unpack(block))
-        busy = next((i for i, record in enumerate(decoded) if record[0] & BUSY), len(decoded))
+        whole = struct.Struct(f"<{HEADER_SIZE}x{layout.format.lstrip('<')}{padding}x")
+        decoded = list(whole.iter_unpack(block[: busy * stride]))
         self._consumer_position[0] = consumer + busy * stride
-        return [record[1:] for record in decoded[:busy] if not record[0] & DISCARDED]
+        if any(length & DISCARDED for length in lengths[:busy]):
+            flagged = zip(decoded, lengths, strict=False)
+            decoded = [record for record, length in flagged if not length & DISCARDED]
+        return decoded
 
     def _next(self) -> bytes | None:
         """The oldest payload, b"" for a discarded record, None when there is none (yet)."""
