@@ -45,9 +45,18 @@ class Child:
 
     def ask(self, command: str, tracer: Tracer | None = None) -> Answer:
         """Sends a command and gives its answer; `tracer` is drained meanwhile."""
+        self.begin(command)
+        return self.answer(tracer)
+
+    def begin(self, command: str) -> None:
+        """Sends a command; `answer()` is for later."""
         assert self._process.stdin is not None
         os.write(self._process.stdin.fileno(), command.encode() + b"\n")
-        return self.answer(tracer)
+
+    def has_answer(self) -> bool:
+        """Whether `answer()` would not wait."""
+        assert self._process.stdout is not None
+        return bool(select.select([self._process.stdout], [], [], 0)[0])
 
     def answer(self, tracer: Tracer | None = None) -> Answer:
         """The next line, waited for as `greenscope attach` waits: by poll(), draining rings."""

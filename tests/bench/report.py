@@ -41,9 +41,8 @@ class Aim:
 
     @property
     def met(self) -> bool:
-        """Whether the figure, rounded as it is shown, is within the limit."""
-        measured = round(self.measured, 2)
-        return measured >= self.limit if self.at_least else measured <= self.limit
+        """Whether the figure is within the limit."""
+        return self.measured >= self.limit if self.at_least else self.measured <= self.limit
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +62,7 @@ class Result:
             (
                 aim.what,
                 f"{'>=' if aim.at_least else '<='} {aim.limit:.10g}{aim.unit}",
-                f"{aim.measured:.2f}{aim.unit}",
+                f"{aim.measured:.3f}{aim.unit}",
                 "met" if aim.met else "**missed**",
             )
             for aim in self.aims
