@@ -17,9 +17,9 @@ _STATUS = {
 # gevent's places that decide what a greenlet is (gevent/hub.py Hub.run; gevent/threadpool.py
 # the loop of a native worker thread; gevent/_ffi/loop.py and gevent/libuv/loop.py the loop of
 # the cffi builds). By file and name: co_qualname has the class, co_name has not.
-_HUB = ("gevent/hub.py", ("run", "Hub.run"))
-_WORKER_FILE = "gevent/threadpool.py"
-_LOOP_FILES = ("gevent/_ffi/loop.py", "gevent/libuv/loop.py", "gevent/libev/corecffi.py")
+_HUB = ("/gevent/hub.py", ("run", "Hub.run"))
+_WORKER_FILE = "/gevent/threadpool.py"
+_LOOP_FILES = ("/gevent/_ffi/loop.py", "/gevent/libuv/loop.py", "/gevent/libev/corecffi.py")
 
 LOST_STACK = Stack((), StackStatus.LOST)
 NO_STACK = Stack((), StackStatus.NO_FRAMES)
