@@ -73,32 +73,34 @@ def _print(console: Console, text: str | Text, style: str = "") -> None:
     console.print(text, highlight=False, no_wrap=True, overflow="crop", soft_wrap=False)
 
 
-def code_tail(function: str, file: str, line: int, style: str = "", before: str = "") -> Tail:
-    """`before function  file:line`; too long, it loses first parts of the path, then of the name.
-
-    `style` is that of the function's name.
-    """
+def code_tail(function: str, file: str, line: int) -> Tail:
+    """`function  file:line`; the place is shortened, then left out, before the name is."""
 
     def tail(fit: Fit) -> Text:
-        width = fit.width - cell_len(before)
-        name, path = printable(function), printable(file)
-        if path:
-            shortest = cell_len(shortened_place(path, line, 0, fit.dots)) + len(_GAP)
-            name = shortened(name, max(8, width - shortest), fit.dots)
-            left = width - cell_len(name) - len(_GAP)
-            where = _GAP + shortened(
-                shortened_place(path, line, left, fit.dots), max(8, left), fit.dots
-            )
-        else:
-            name, where = shortened(name, width, fit.dots), ""
-        return Text(before).append(name, style=style).append(where, style="not bold")
+        name = shortened(printable(function), fit.width, fit.dots)
+        left = fit.width - cell_len(name) - len(_GAP)
+        where = shortened_place(printable(file), line, left, fit.dots)
+        return Text(name + _GAP + where if file and cell_len(where) <= left else name)
 
     return tail
 
 
-def text_tail(text: str) -> Tail:
+def place_tail(file: str, line: int, after: str) -> Tail:
+    """`file:line  after`, the path without its middle where both are too long."""
+
+    def tail(fit: Fit) -> Text:
+        if not file:
+            return Text(shortened(printable(after), fit.width, fit.dots))
+        left = fit.width - cell_len(printable(after)) - len(_GAP)
+        where = shortened_place(printable(file), line, left, fit.dots)
+        return Text(shortened(where + _GAP + printable(after), fit.width, fit.dots))
+
+    return tail
+
+
+def text_tail(text: str, style: str = "") -> Tail:
     """A text without its middle where it is too long."""
-    return lambda fit: Text(shortened(printable(text), fit.width, fit.dots))
+    return lambda fit: Text(shortened(printable(text), fit.width, fit.dots), style=style)
 
 
 def bar(part: float, ascii_only: bool) -> str:

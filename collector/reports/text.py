@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import io
 from collections.abc import Collection
+from pathlib import PurePath
 from typing import Final
 
 from rich.console import Console
 from rich.text import Text
 
-from collector.reports.grid import Row, Tail, bar, code_tail, print_grid, text_tail
+from collector.reports.grid import Row, Tail, bar, code_tail, place_tail, print_grid, text_tail
 from collector.reports.model import GreenletRow, Hotspot, Report
 from collector.reports.quantities import (
     count,
@@ -76,26 +77,27 @@ def _print_hotspots(report: Report, console: Console) -> None:
                 duration(spot.max_ns),
                 f"{spot.holds:,}",
             ),
-            code_tail(spot.function, spot.file, spot.line, "bold"),
+            text_tail(spot.function, "bold"),
             _below(spot),
         )
         for spot in report.hotspots[:MAX_ROWS]
     ]
-    print_grid(console, ("share", "", "total", "longest", "holds", "code"), rows)
+    print_grid(console, ("share", "", "total", "longest", "holds", "function"), rows)
     _say_rest(console, len(report.hotspots), "hotspots")
 
 
 def _below(spot: Hotspot) -> Tail:
-    """What a hotspot's second line says: the reason, what is special, the innermost function."""
+    """What a hotspot's second line says: where, why, what is special, the innermost function."""
     text = reason_in_words(spot.reason)
     if spot.began_before:
         text += " (at least)"
     if spot.open:
-        text += " (still going on)"
-    if not spot.leaf or spot.leaf_function == spot.function:
-        return text_tail(text)
-    file, _, line = spot.leaf.removeprefix(f"{spot.leaf_function} ").rpartition(":")
-    return code_tail(spot.leaf_function, file, int(line), before=f"{printable(text)}, in ")
+        which = "" if spot.open == spot.holds else f"{spot.open:,} "
+        text += f" ({which}still going on)"
+    if spot.leaf and spot.leaf_function != spot.function:
+        place = PurePath(spot.leaf.removeprefix(f"{spot.leaf_function} ")).name
+        text += f", in {spot.leaf_function} ({place})"
+    return place_tail(spot.file, spot.line, text)
 
 
 def _print_greenlets(report: Report, console: Console) -> None:
@@ -125,7 +127,7 @@ def _print_greenlets(report: Report, console: Console) -> None:
 
 def _kind_tail(row: GreenletRow) -> Tail:
     if row.kind is None:
-        return text_tail("hub" if row.is_hub else "(no frame was seen)")
+        return text_tail("hub" if row.is_hub else "(ended without a wait)")
     function = f"{row.kind.function} (hub)" if row.is_hub else row.kind.function
     return code_tail(function, row.kind.file, row.kind.first_line)
 
@@ -165,7 +167,7 @@ def _print_threads(report: Report, console: Console) -> None:
                 duration(row.idle_ns),
                 duration(row.longest_hold_ns),
             ),
-            text_tail(row.name if row.has_hub else f"{row.name} (no hub)"),
+            text_tail((row.name or "(ended)") + ("" if row.has_hub else " (no hub)")),
         )
         for row in report.threads[:MAX_ROWS]
     ]

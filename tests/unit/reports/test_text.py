@@ -42,11 +42,11 @@ shop (pid 4711 on web-1), CPython 3.11.2, greenlet 3.5.6
 10.0 s watched (its time was over), 0 switches, 2 blocking holds
 
 HOTSPOTS  code that held the hub for 10 ms or more
-share             total  longest  holds  code
-25.0%  ████████  2.50 s   2.50 s      1  charge_card  /srv/shop/app.py:41
-       system call recvfrom (still going on), in recv_into  /…/ssl.py:9
- 2.0%  ▋         200 ms   200 ms      1  render_report  /srv/shop/reports.py:88
-       cpu (at least)
+share             total  longest  holds  function
+25.0%  ████████  2.50 s   2.50 s      1  charge_card
+       app.py:41  system call recvfrom (still going on), in recv_into (ssl.py:9)
+ 2.0%  ▋         200 ms   200 ms      1  render_report
+       /srv/shop/reports.py:88  cpu (at least)
 
 No greenlet was seen.
 
@@ -87,7 +87,9 @@ def test_terminal_without_unicode_gets_ascii() -> None:
     render(report, Console(file=output, width=80))
     output.flush()
     assert b"#" in raw.getvalue()
-    assert b"..fffffffffffffff  x.py:3\n" in raw.getvalue()
+    assert b"..fffffffffffffff\n" in raw.getvalue()
+    assert b"/../deep/deep" in raw.getvalue()
+    assert b"/deep/x.py:3  cpu\n" in raw.getvalue()
 
 
 def test_colours_are_there_only_on_a_terminal() -> None:
@@ -115,7 +117,8 @@ def test_any_report_fits_its_width_and_its_document_is_json(
 def test_name_with_control_characters_does_not_steer_the_terminal() -> None:
     evil = replace(COMPUTE, frames=(frame("f\x1b[2J\r\n", "/x\u202e/\x07.py", 3),))
     text = render_text(build_report(SESSION, [hold(piece(evil, "cpu", SECOND)), END]), 120)
-    assert r"f\x1b[2J\r\n  /x\u202e/\x07.py:3" in text
+    assert r"f\x1b[2J\r\n" + "\n" in text
+    assert r"/x\u202e/\x07.py:3  cpu" in text
 
 
 def test_document_shortens_nothing() -> None:
