@@ -11,6 +11,7 @@ from typing import Self
 import click
 from rich.console import Console
 
+from collector.config import read_token
 from collector.reports.build import build_report
 from collector.reports.document import to_json
 from collector.reports.text import render
@@ -68,8 +69,7 @@ class Outlets:
         self.sinks.append(sink)
 
     def _connect(self, address: str) -> CollectorSink:
-        token_file = self._options.token_file
-        token = token_file.read_text().strip() if token_file else ""
+        token = read_token(self._options.token_file)
         self._collector = CollectorSink(parse_address(address), self._session, token)
         self._collector.connect_or_fail()
         return self._collector
