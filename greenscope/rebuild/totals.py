@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from greenscope.bpf import abi
 from greenscope.model import Code, GreenletTotals, ThreadTotals
@@ -62,7 +62,7 @@ def living_greenlet(
 
     `running_since_ns`: begin of the present hold if it is the current greenlet, else 0.
     """
-    unfinished_ns = now_ns - running_since_ns if running_since_ns else 0
+    unfinished_ns = max(0, now_ns - running_since_ns) if running_since_ns else 0
     waiting_ns = max(0, now_ns - greenlet.left_ns) if greenlet.left_ns else 0
     return GreenletState(
         greenlet_id=greenlet.id,
@@ -76,6 +76,17 @@ def living_greenlet(
     )
 
 
+def _not_less(state: GreenletState, before: GreenletState | None) -> GreenletState:
+    """What was counted up to an instant and then turned out to be less grows no further."""
+    if before is None:
+        return state
+    running_ns = max(state.running_ns, before.running_ns)
+    waiting_ns = max(state.waiting_ns, before.waiting_ns)
+    if (running_ns, waiting_ns) == (state.running_ns, state.waiting_ns):
+        return state
+    return replace(state, running_ns=running_ns, waiting_ns=waiting_ns)
+
+
 class GreenletBooks:
     """Adds greenlets up by kind. Memory: one entry per living greenlet and per kind."""
 
@@ -83,19 +94,27 @@ class GreenletBooks:
         self._resolver = resolver
         self._reported: dict[int, GreenletState] = {}
         self._ended: dict[Group, _Sums] = {}
+        self._missing: set[int] = set()
 
     def end(self, state: GreenletState) -> None:
         """A greenlet was freed."""
-        sums = self._add(self._ended, state, self._reported.pop(state.greenlet_id, None))
+        before = self._reported.pop(state.greenlet_id, None)
+        sums = self._add(self._ended, _not_less(state, before), before)
         sums.ended += 1
 
     def totals(self, living: Iterable[GreenletState]) -> Iterator[GreenletTotals]:
         """The increments since the call before, given every greenlet that lives now."""
         groups, self._ended = self._ended, {}
-        for state in living:
-            sums = self._add(groups, state, self._reported.get(state.greenlet_id))
-            sums.alive += 1
-            self._reported[state.greenlet_id] = state
+        reported = {}
+        for found in living:
+            before = self._reported.get(found.greenlet_id)
+            state = _not_less(found, before)
+            self._add(groups, state, before).alive += 1
+            reported[state.greenlet_id] = state
+        # The end of one that is gone is still in the ring; if not by the next time, it was lost.
+        gone = self._reported.keys() - reported.keys() - self._missing
+        self._reported = reported | {one: self._reported[one] for one in gone}
+        self._missing = gone
         for (tid, kind, is_hub), sums in groups.items():
             yield GreenletTotals(
                 tid=tid,
@@ -117,8 +136,8 @@ class GreenletBooks:
         sums = groups.setdefault((state.tid, kind, state.is_hub), _Sums())
         sums.seen += before is None
         sums.switches += state.switches - (before.switches if before else 0)
-        sums.running_ns += max(0, state.running_ns - (before.running_ns if before else 0))
-        sums.waiting_ns += max(0, state.waiting_ns - (before.waiting_ns if before else 0))
+        sums.running_ns += state.running_ns - (before.running_ns if before else 0)
+        sums.waiting_ns += state.waiting_ns - (before.waiting_ns if before else 0)
         sums.longest_hold_ns = max(sums.longest_hold_ns, state.longest_hold_ns)
         return sums
 
@@ -130,6 +149,15 @@ class _ThreadReported:
     holding_ns: int = 0
     hub_ns: int = 0
     idle_ns: int = 0
+
+    def not_less(self, before: _ThreadReported) -> _ThreadReported:
+        """As _not_less() for greenlets: a hold may turn out to be the hub's."""
+        return replace(
+            self,
+            holding_ns=max(self.holding_ns, before.holding_ns),
+            hub_ns=max(self.hub_ns, before.hub_ns),
+            idle_ns=max(self.idle_ns, before.idle_ns),
+        )
 
 
 class ThreadBooks:
@@ -155,7 +183,7 @@ class ThreadBooks:
             holding_ns=thread.holding_ns + (0 if is_hub or thread.idle else open_ns),
             hub_ns=thread.hub_ns + (open_ns if is_hub and not thread.idle else 0),
             idle_ns=thread.idle_ns + (open_ns if thread.idle else 0),
-        )
+        ).not_less(before)
         open_hold_ns = open_ns if thread.has_hub and not thread.idle else 0
         self._reported[host_tid] = now
         return ThreadTotals(
@@ -164,9 +192,9 @@ class ThreadBooks:
             has_hub=thread.has_hub == 1,
             switches=now.switches - before.switches,
             holds=now.holds - before.holds,
-            holding_ns=max(0, now.holding_ns - before.holding_ns),
-            hub_ns=max(0, now.hub_ns - before.hub_ns),
-            idle_ns=max(0, now.idle_ns - before.idle_ns),
+            holding_ns=now.holding_ns - before.holding_ns,
+            hub_ns=now.hub_ns - before.hub_ns,
+            idle_ns=now.idle_ns - before.idle_ns,
             longest_hold_ns=max(thread.longest_hold_ns, open_hold_ns),
         )
 

@@ -1,0 +1,206 @@
+"""HoldAssembler: the events of one hold become one Hold."""
+
+from __future__ import annotations
+
+import pytest
+
+from greenscope.bpf import abi
+from greenscope.model import REASON_CPU, Hold, HoldPiece
+from greenscope.rebuild.holds import HoldAssembler, block_reason, sample_reason
+from greenscope.rebuild.stacks import LOST_STACK, NO_STACK
+from tests.unit.rebuild.events import GREENLET, TID, block_event, hold_event, sample_event
+from tests.unit.rebuild.resolvers import JOB, VIEW, KnownStacks, stack_of
+
+MS = 1_000_000
+NAMES = {0: "read", 7: "poll", 230: "clock_nanosleep"}
+SLEEP_NR = 230
+SLEEP = "syscall:clock_nanosleep"
+
+
+def name(number: int) -> str:
+    return NAMES[number]
+
+
+@pytest.fixture
+def assembler() -> HoldAssembler:
+    return HoldAssembler(KnownStacks({1: stack_of(VIEW), 3: stack_of(JOB)}), name)
+
+
+def pieces(hold: Hold) -> set[HoldPiece]:
+    return set(hold.pieces)
+
+
+@pytest.mark.parametrize(
+    ("flags", "nr", "reason"),
+    [
+        (0, -1, "cpu"),
+        (0, 0, "cpu"),
+        (abi.FLAG_IN_SYSCALL, 0, "syscall:read"),
+        (abi.FLAG_IN_SYSCALL, -1, "cpu"),
+        (abi.FLAG_GC, -1, "gc"),
+        (abi.FLAG_GC | abi.FLAG_IN_SYSCALL, 0, "gc"),
+    ],
+)
+def test_reason_of_a_sample(flags: int, nr: int, reason: str) -> None:
+    assert sample_reason(flags, nr, name) == reason
+
+
+@pytest.mark.parametrize(
+    ("off_kind", "nr", "reason"),
+    [
+        (abi.OffKind.BLOCKED, SLEEP_NR, SLEEP),
+        (abi.OffKind.BLOCKED, 0, "syscall:read"),
+        (abi.OffKind.PREEMPTED, -1, "preempted"),
+        (abi.OffKind.FAULT, -1, "fault"),
+    ],
+)
+def test_reason_of_a_block(off_kind: int, nr: int, reason: str) -> None:
+    assert block_reason(off_kind, nr, name) == reason
+
+
+def test_hold_has_the_pieces_that_were_seen_in_it(assembler: HoldAssembler) -> None:
+    assembler.sample(sample_event(1))
+    assembler.block(block_event(3, 20 * MS, nr=SLEEP_NR))
+    event = hold_event(32 * MS, ktime_ns=100 * MS, stack_id=1, blocked_ns=20 * MS)
+    assert assembler.hold(event, 55) == Hold(
+        tid=55,
+        greenlet_id=GREENLET,
+        start_ktime_ns=68 * MS,
+        duration_ns=32 * MS,
+        on_cpu_ns=12 * MS,
+        is_hub=False,
+        is_open=False,
+        began_before=False,
+        pieces=(
+            HoldPiece(stack_of(JOB), SLEEP, 20 * MS, 1),
+            HoldPiece(stack_of(VIEW), REASON_CPU, 12 * MS, 1),
+        ),
+    )
+
+
+@pytest.mark.parametrize("flag", [abi.FLAG_HUB, abi.FLAG_BEGAN_BEFORE])
+def test_flags_become_fields(assembler: HoldAssembler, flag: int) -> None:
+    hold = assembler.hold(hold_event(MS, flags=flag), TID)
+    assert (hold.is_hub, hold.began_before) == (
+        flag == abi.FLAG_HUB,
+        flag == abi.FLAG_BEGAN_BEFORE,
+    )
+
+
+def test_equal_places_become_one_piece(assembler: HoldAssembler) -> None:
+    for _ in range(3):
+        assembler.block(block_event(1, 5 * MS, nr=0))
+        assembler.sample(sample_event(3))
+    hold = assembler.hold(hold_event(20 * MS, blocked_ns=15 * MS), TID)
+    assert pieces(hold) == {
+        HoldPiece(stack_of(VIEW), "syscall:read", 15 * MS, 3),
+        HoldPiece(stack_of(JOB), REASON_CPU, 5 * MS, 3),
+    }
+
+
+def test_evidence_of_an_earlier_hold_is_not_taken_over(assembler: HoldAssembler) -> None:
+    assembler.sample(sample_event(3, hold_id=1))
+    assembler.sample(sample_event(1, hold_id=2))
+    hold = assembler.hold(hold_event(20 * MS, hold_id=2), TID)
+    assert hold.pieces == (HoldPiece(stack_of(VIEW), REASON_CPU, 20 * MS, 1),)
+
+
+def test_hold_takes_its_evidence_with_it(assembler: HoldAssembler) -> None:
+    assembler.sample(sample_event(3))
+    assembler.hold(hold_event(20 * MS), TID)
+    hold = assembler.hold(hold_event(20 * MS, stack_id=1), TID)
+    assert hold.pieces == (HoldPiece(stack_of(VIEW), REASON_CPU, 20 * MS, 1),)
+
+
+def test_threads_do_not_mix(assembler: HoldAssembler) -> None:
+    assembler.sample(sample_event(1, tid=TID))
+    assembler.sample(sample_event(3, tid=TID + 1))
+    hold = assembler.hold(hold_event(20 * MS, tid=TID), TID)
+    assert hold.pieces == (HoldPiece(stack_of(VIEW), REASON_CPU, 20 * MS, 1),)
+
+
+def test_thread_that_ended_leaves_no_evidence(assembler: HoldAssembler) -> None:
+    assembler.sample(sample_event(3))
+    assembler.forget(TID)
+    assert assembler.hold(hold_event(20 * MS), TID).pieces == (
+        HoldPiece(NO_STACK, REASON_CPU, 20 * MS, 1),
+    )
+
+
+def test_stack_that_was_lost_says_so(assembler: HoldAssembler) -> None:
+    assembler.sample(sample_event(77))
+    assert assembler.hold(hold_event(20 * MS), TID).pieces == (
+        HoldPiece(LOST_STACK, REASON_CPU, 20 * MS, 1),
+    )
+
+
+def test_time_off_the_cpu_never_exceeds_the_hold(assembler: HoldAssembler) -> None:
+    event = hold_event(20 * MS, blocked_ns=15 * MS, preempted_ns=15 * MS)
+    assert assembler.hold(event, TID).on_cpu_ns == 0
+
+
+def present_hold(**fields: int) -> abi.Thread:
+    values = {
+        "tgid": TID,
+        "hold_id": 1,
+        "hold_start_ns": 10 * MS,
+        "greenlet_id": GREENLET,
+        "off_nr": -1,
+        "role": abi.Role.GREENLET,
+    }
+    return abi.Thread(**(values | fields))
+
+
+def open_hold(assembler: HoldAssembler, thread: abi.Thread, now_ns: int) -> Hold:
+    return assembler.hold(assembler.open_hold(TID, thread, now_ns), TID, is_open=True)
+
+
+def test_open_hold_on_the_cpu_has_its_samples(assembler: HoldAssembler) -> None:
+    assembler.sample(sample_event(1))
+    hold = open_hold(assembler, present_hold(), 50 * MS)
+    assert (hold.start_ktime_ns, hold.duration_ns, hold.on_cpu_ns) == (10 * MS, 40 * MS, 40 * MS)
+    assert hold.pieces == (HoldPiece(stack_of(VIEW), REASON_CPU, 40 * MS, 1),)
+    assert hold.is_open
+
+
+@pytest.mark.parametrize(
+    ("off_kind", "nr", "reason"),
+    [
+        (abi.OffKind.BLOCKED, SLEEP_NR, SLEEP),
+        (abi.OffKind.PREEMPTED, -1, "preempted"),
+        (abi.OffKind.FAULT, -1, "fault"),
+    ],
+)
+def test_open_hold_contains_the_block_that_still_lasts(
+    assembler: HoldAssembler, off_kind: int, nr: int, reason: str
+) -> None:
+    assembler.block(block_event(1, 5 * MS, nr=0))
+    thread = present_hold(
+        off_since_ns=20 * MS, off_stack_id=3, off_kind=off_kind, off_nr=nr, blocked_ns=5 * MS
+    )
+    hold = open_hold(assembler, thread, 50 * MS)
+    # 5 ms on the CPU that were not sampled go to the largest piece.
+    assert pieces(hold) == {
+        HoldPiece(stack_of(JOB), reason, 35 * MS, 1),
+        HoldPiece(stack_of(VIEW), "syscall:read", 5 * MS, 1),
+    }
+    assert (hold.duration_ns, hold.on_cpu_ns) == (40 * MS, 5 * MS)
+
+
+def test_block_that_began_before_the_hold_counts_from_its_begin(assembler: HoldAssembler) -> None:
+    thread = present_hold(
+        off_since_ns=2 * MS, off_stack_id=3, off_kind=abi.OffKind.BLOCKED, off_nr=SLEEP_NR
+    )
+    hold = open_hold(assembler, thread, 50 * MS)
+    assert hold.pieces == (HoldPiece(stack_of(JOB), SLEEP, 40 * MS, 1),)
+
+
+def test_open_hold_counts_the_collection_that_still_lasts(assembler: HoldAssembler) -> None:
+    thread = present_hold(gc_ns=MS, gc_since_ns=30 * MS)
+    assert assembler.open_hold(TID, thread, 50 * MS).gc_ns == 21 * MS
+
+
+def test_open_hold_of_a_hub_says_so(assembler: HoldAssembler) -> None:
+    thread = present_hold(role=abi.Role.HUB, began_before=1)
+    hold = open_hold(assembler, thread, 50 * MS)
+    assert (hold.is_hub, hold.began_before) == (True, True)
