@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.text import Text
 
 from collector.reports.grid import Row, Tail, bar, code_tail, place_tail, print_grid, text_tail
-from collector.reports.model import GreenletRow, Hotspot, Report
+from collector.reports.model import GreenletRow, Hotspot, Report, ThreadRow
 from collector.reports.quantities import (
     count,
     duration,
@@ -88,12 +88,13 @@ def _print_hotspots(report: Report, console: Console) -> None:
 
 def _below(spot: Hotspot) -> Tail:
     """What a hotspot's second line says: where, why, what is special, the innermost function."""
-    text = reason_in_words(spot.reason)
-    if spot.began_before:
-        text += " (at least)"
+    special = ["at least"] if spot.began_before else []
     if spot.open:
         which = "" if spot.open == spot.holds else f"{spot.open:,} "
-        text += f" ({which}still going on)"
+        special.append(f"{which}still going on")
+    text = reason_in_words(spot.reason)
+    if special:
+        text += f" ({', '.join(special)})"
     if spot.leaf and spot.leaf_function != spot.function:
         place = PurePath(spot.leaf.removeprefix(f"{spot.leaf_function} ")).name
         text += f", in {spot.leaf_function} ({place})"
@@ -167,13 +168,18 @@ def _print_threads(report: Report, console: Console) -> None:
                 duration(row.idle_ns),
                 duration(row.longest_hold_ns),
             ),
-            text_tail((row.name or "(ended)") + ("" if row.has_hub else " (no hub)")),
+            text_tail(_thread_name(row)),
         )
         for row in report.threads[:MAX_ROWS]
     ]
     headers = ("tid", "switches", "holds", "holding", "in hub", "idle", "longest", "name")
     print_grid(console, headers, rows)
     _say_rest(console, len(report.threads), "threads")
+
+
+def _thread_name(row: ThreadRow) -> str:
+    notes = ", ".join(["ended"] * (not row.name) + ["no hub"] * (not row.has_hub))
+    return f"{row.name} ({notes})".strip() if notes else row.name
 
 
 def _print_missing(report: Report, console: Console) -> None:
