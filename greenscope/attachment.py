@@ -1,4 +1,4 @@
-"""Putting the probes of one watch in place: first the state, then what refers to it."""
+"""Putting the probes of one watch in place, and then beginning it."""
 
 from __future__ import annotations
 
@@ -66,12 +66,6 @@ class Attachment:
         """
         pid = self._program.process.pid
         kernel, program = self._kernel, self._program
-        slot = kernel.add_target(pid, self._target())
-        now_ns = time.monotonic_ns()
-        for look in first_look(program, self._memory, self._resolver, syscall_name, now_ns):
-            self.learn_roles([look.outermost_code])
-            look.thread.slot = slot
-            kernel.threads[abi.u32(look.tid)] = look.thread
         for function, offset in self._switch_probes():
             kernel.attach_uprobe(function, program.greenlet.file.readable_path(), offset, pid)
         kernel.attach_sched()
@@ -83,6 +77,15 @@ class Attachment:
         else:
             self._later_polls = polls
             self.shed["turns of an idle loop"] = "libev is stripped; see docs/decisions/0004"
+        self._begin()
+
+    def _begin(self) -> None:
+        """Starts the watch, all at once: what the probes met so far they left alone."""
+        program = self._program
+        looks = first_look(program, self._memory, self._resolver, syscall_name, time.monotonic_ns())
+        self.learn_roles(look.outermost_code for look in looks)
+        threads = {look.tid: look.thread for look in looks}
+        self._kernel.add_target(program.process.pid, self._target(), threads)
 
     def _switch_probes(self) -> Iterator[tuple[str, int]]:
         greenlet = self._program.greenlet

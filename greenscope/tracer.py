@@ -119,6 +119,7 @@ class Tracer:
         """What arrived since the call before; sums once a second. Never blocks."""
         records: list[Record] = list(self._drain())
         now_ns = time.monotonic_ns()
+        self.progress.watched_ns = now_ns - self.session.start_ktime_ns
         if now_ns - self._last_flush_ns >= FLUSH_INTERVAL_NS:
             records.extend(self._flush(now_ns, final=False))
         return records

@@ -82,8 +82,14 @@ static __always_inline void gs_come_back(struct gs_thread *thread, u32 tid, u64 
 	u32 tgid = thread->tgid;
 	struct gs_target *target = gs_target_of(thread);
 
-	if (!thread->off_since_ns || !target)
+	if (!target)
 		return;
+	if (!thread->off_since_ns) {
+		/* It went before the watch began, between the agent's look at it and now. How
+		 * long it was away, and whether it was idle, nobody knows. */
+		thread->hold_start_ns = now;
+		return;
+	}
 	if (thread->idle) {
 		gs_end_idle(thread, tgid, now);
 		thread->off_since_ns = 0;

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -107,12 +107,18 @@ class Kernel:
         self.events = self._ring("gs_events", self.limits.event_ring_bytes)
         self.stacks = self._ring("gs_stacks", self.limits.stack_ring_bytes)
 
-    def add_target(self, pid: int, target: abi.Target) -> int:
-        """Lets the programs trace a process; gives its slot in `targets`, which threads name."""
+    def add_target(self, pid: int, target: abi.Target, threads: Mapping[int, abi.Thread]) -> None:
+        """Lets the programs trace a process, whose known threads ({tid: state}) come first.
+
+        The order matters: once the process is known, a thread that is not gets a new entry at
+        its first switch, which must not be written over.
+        """
         slot = len(self._slots)
         self.targets[abi.u32(slot)] = target
+        for tid, thread in threads.items():
+            thread.slot = slot
+            self.threads[abi.u32(tid)] = thread
         self._slots[abi.u32(pid)] = abi.u8(slot)
-        return slot
 
     def attach_uprobe(
         self, function: str, path: str, offset: int, pid: int, ref_ctr_offset: int = 0

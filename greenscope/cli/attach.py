@@ -16,11 +16,11 @@ from greenscope.target.process import resolve_pid
 from greenscope.tracer import Tracer
 
 
-@click.command()
+@click.command(short_help="Watch a process, then report.")
 @click.argument("pid", type=click.IntRange(min=1))
 @watch_options
 def attach(pid: int, **values: Any) -> None:
-    r"""Watch process PID until Ctrl-C, its end or --duration; then report its hotspots.
+    """Watch process PID until Ctrl-C, its end or --duration; then report its hotspots.
 
     The process is not stopped, signalled or changed. Needs root.
 

@@ -16,7 +16,7 @@ from greenscope.checks import Check, Status, exit_code_of, machine_checks, targe
 _STYLES = {Status.OK: "green", Status.WARN: "yellow", Status.FAIL: "bold red"}
 
 
-@click.command()
+@click.command(short_help="Check machine and process.")
 @click.argument("pid", type=click.IntRange(min=1), required=False)
 @click.option("--json", "as_json", is_flag=True, help="One JSON document instead of a table.")
 def doctor(pid: int | None, as_json: bool) -> None:

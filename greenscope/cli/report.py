@@ -14,7 +14,7 @@ from collector.reports.text import render
 from greenscope.records.recording import RecordingReader
 
 
-@click.command()
+@click.command(short_help="Print a recording's report.")
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
 def report(file: Path, as_json: bool) -> None:

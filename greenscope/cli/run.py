@@ -23,11 +23,11 @@ from greenscope.target.launch import HeldCommand, hold
 from greenscope.tracer import Tracer
 
 
-@click.command(context_settings={"ignore_unknown_options": False})
+@click.command(short_help="Start a command and watch it.")
 @watch_options
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 def run(command: tuple[str, ...], **values: Any) -> None:
-    r"""Start COMMAND and watch the first process of it that imports greenlet.
+    """Start COMMAND and watch the first process of it that imports greenlet.
 
     Ends with the command, whose exit code it returns; --duration ends the watch alone.
     SIGTERM is passed on to the command.

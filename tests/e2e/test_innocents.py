@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.harness import run_target
-from tests.harness.agent import guilty, watch_script
+from tests.harness.agent import attached_agent, guilty, watch_script
 
 pytestmark = pytest.mark.bpf
 
@@ -55,3 +55,16 @@ def test_a_busy_loop_of_short_callbacks_is_no_hold() -> None:
     assert truth.figures["turns"] > 100
     assert truth.figures["longest_hold_ns"] < 100_000_000
     assert guilty(report) == []
+
+
+def test_the_moment_of_attaching_is_no_hold() -> None:
+    """A hub that sleeps and wakes all the time while the probes are put in place."""
+    with run_target("well_behaved", args=("seconds=20",)) as target:
+        target.go()
+        reports = []
+        for _ in range(4):
+            with attached_agent(target.pid, "-d", "300ms", "-t", "20ms") as agent:
+                reports.append(agent.report())
+        target.kill()
+    assert [guilty(report) for report in reports] == [[], [], [], []]
+    assert all(report["session"]["switches"] for report in reports)
