@@ -17,7 +17,8 @@ from greenscope.target.elf import ElfImage
 from greenscope.target.maps import MappedFile
 from greenscope.target.memory import LiveMemory
 
-GONE_TIMEOUT_S = 10.0
+# The kernel frees programs and maps after grace periods, which a busy machine stretches.
+GONE_TIMEOUT_S = 60.0
 BREAKPOINT = b"\xcc"
 _SYS_BPF = 321  # arch/x86/entry/syscalls/syscall_64.tbl
 # enum bpf_cmd (include/uapi/linux/bpf.h): BPF_*_GET_FD_BY_ID
