@@ -21,8 +21,8 @@ from greenscope.target.memory import LiveMemory
 GONE_TIMEOUT_S = 60.0
 BREAKPOINT = b"\xcc"
 _SYS_BPF = 321  # arch/x86/entry/syscalls/syscall_64.tbl
-# enum bpf_cmd (include/uapi/linux/bpf.h): BPF_*_GET_FD_BY_ID
-_GET_FD_BY_ID = {"prog_id": 13, "map_id": 14, "link_id": 30}
+# enum bpf_cmd (include/uapi/linux/bpf.h): BPF_*_GET_NEXT_ID
+_GET_NEXT_ID = {"prog_id": 11, "map_id": 12, "link_id": 31}
 _ID = re.compile(r"^(prog_id|map_id|link_id):\s*(\d+)$", re.MULTILINE)
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -50,17 +50,19 @@ def perf_events(pid: int | str) -> int:
 
 
 def is_in_kernel(thing: BpfObject) -> bool:
-    """Whether the kernel still knows a program, map or link by its id."""
+    """Whether the kernel still knows a program, map or link by its id.
+
+    Only the ids are asked for. Opening one by its id would take a reference, and giving that
+    back while the kernel is about to free an array of programs makes it keep the array for
+    ever (prog_array_map_clear() counts a reference for work that is already under way).
+    """
     kind, number = thing
-    attributes = (ctypes.c_uint32 * 4)(number)
-    fd = _libc.syscall(
-        _SYS_BPF, _GET_FD_BY_ID[kind], attributes, ctypes.c_uint32(ctypes.sizeof(attributes))
-    )
-    if fd >= 0:
-        os.close(fd)
-        return True
+    attributes = (ctypes.c_uint32 * 3)(number - 1)  # start_id, next_id, open_flags
+    size = ctypes.c_uint32(ctypes.sizeof(attributes))
+    if _libc.syscall(_SYS_BPF, _GET_NEXT_ID[kind], attributes, size) == 0:
+        return attributes[1] == number
     if ctypes.get_errno() != errno.ENOENT:
-        raise OSError(ctypes.get_errno(), f"bpf() of {kind} {number}")
+        raise OSError(ctypes.get_errno(), f"bpf() for the ids behind {kind} {number}")
     return False
 
 
