@@ -21,6 +21,7 @@ from tests.bench.kernels import LateSwitchKernel
 from tests.bench.spread import Spread, spread
 
 SHALLOW, DEEP = 20, 100
+RATE = 10_000  # switches a second, of which the last column tells the share of a CPU
 WINDOW_S = 0.15
 SETTLE_S = 0.03
 
@@ -120,10 +121,18 @@ def summary(turns: list[Turn]) -> report.Result:
             spread(turn[variant.name] for turn in turns).text(0),
             spread(added(turn, variant) for turn in turns).text(0),
             ratio(turns, variant).text(2),
+            f"{spread(added(turn, variant) for turn in turns).median * RATE / 1e7:.2f} %",
         )
         for variant in VARIANTS
     )
-    columns = ("variant", "frames", "ns per switch", "ns added", "x bare uprobe")
+    columns = (
+        "variant",
+        "frames",
+        "ns per switch",
+        "ns added",
+        "x bare uprobe",
+        f"of a CPU at {RATE:,}/s",
+    )
     title = f"Cost of a switch; medians of {len(turns)} turns (quartiles), CPU time"
     figures = {
         variant.name: {
