@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from greenscope.bpf import abi
 from greenscope.bpf.loader import Kernel, Limits, syscall_name
@@ -12,6 +14,7 @@ from greenscope.offsets.program import PollPlaces, Program
 from greenscope.offsets.table import InstrKind
 from greenscope.rebuild.first_look import first_look
 from greenscope.rebuild.stacks import StackResolver, role_of
+from greenscope.target.greenlet import GreenletPlaces, greenlet_places
 from greenscope.target.memory import ProcessMemory
 
 # A hold is sampled from half the threshold on, so that one that reaches it has been met.
@@ -35,11 +38,59 @@ class Options:
     limits: Limits = field(default_factory=Limits)
 
 
+def attach_switch(kernel: Kernel, path: str, places: GreenletPlaces, pid: int) -> None:
+    """Probes what greenlet does in one process, which may map the file later."""
+    kernel.attach_uprobe("gs_on_switch", path, places.switch, pid)
+    if places.created is not None:
+        kernel.attach_uprobe("gs_on_greenlet_created", path, places.created, pid)
+    # Either tells the end; the first when it happens, the second when memory is freed.
+    if places.finished is not None:
+        kernel.attach_uprobe("gs_on_greenlet_finished", path, places.finished, pid)
+    elif places.freed is not None:
+        kernel.attach_uprobe("gs_on_greenlet_freed", path, places.freed, pid)
+
+
+class EarlyProbes:
+    """Probes in a process that has not begun yet, so that its first switch is counted.
+
+    Until the rest is attached, switches and greenlets are counted, and no stack is walked.
+    """
+
+    def __init__(self, kernel: Kernel, pid: int, files: Iterable[Path]) -> None:
+        self._pid = pid
+        self._files: set[tuple[int, int]] = set()
+        for path in files:
+            places = greenlet_places(str(path))
+            if places is not None:
+                attach_switch(kernel, str(path), places, pid)
+                self._files.add(_identity(str(path)))
+        if self._files:
+            never_ns = (1 << 63) - 1
+            dormant = abi.Target(
+                threshold_ns=never_ns,
+                sample_age_ns=never_ns,
+                min_block_ns=never_ns,
+                cframe_frame=-1,
+            )
+            kernel.add_target(pid, dormant, {})
+
+    def covers(self, program: Program) -> bool:
+        """Whether this is the process, and its greenlet is one of those that are probed."""
+        path = program.greenlet.file.readable_path()
+        return program.process.pid == self._pid and _identity(path) in self._files
+
+
+def _identity(path: str) -> tuple[int, int]:
+    stat = os.stat(path)
+    return stat.st_dev, stat.st_ino
+
+
 class Attachment:
     """The probes on one program.
 
     The kernel side's maps are the truth about what is traced; `kernel` stays the caller's, who
-    removes every probe by closing it. `shed` is what could not be probed, and why.
+    removes every probe by closing it. `shed` is what could not be probed, and why. `early` are
+    probes that are there already.
     """
 
     def __init__(
@@ -49,6 +100,7 @@ class Attachment:
         options: Options,
         memory: ProcessMemory,
         resolver: StackResolver,
+        early: EarlyProbes | None = None,
     ) -> None:
         self.shed: dict[str, str] = {}
         self._program = program
@@ -56,6 +108,7 @@ class Attachment:
         self._options = options
         self._memory = memory
         self._resolver = resolver
+        self._is_early = early is not None and early.covers(program)
         self._later_polls: PollPlaces | None = None
 
     def attach(self) -> None:
@@ -66,8 +119,9 @@ class Attachment:
         """
         pid = self._program.process.pid
         kernel, program = self._kernel, self._program
-        for function, offset in self._switch_probes():
-            kernel.attach_uprobe(function, program.greenlet.file.readable_path(), offset, pid)
+        if not self._is_early:
+            path = program.greenlet.file.readable_path()
+            attach_switch(kernel, path, program.greenlet.places, pid)
         kernel.attach_sched()
         kernel.attach_sampler(self._options.sample_hz)
         self._attach_gc()
@@ -86,17 +140,6 @@ class Attachment:
         self.learn_roles(look.outermost_code for look in looks)
         threads = {look.tid: look.thread for look in looks}
         self._kernel.add_target(program.process.pid, self._target(), threads)
-
-    def _switch_probes(self) -> Iterator[tuple[str, int]]:
-        greenlet = self._program.greenlet
-        yield "gs_on_switch", greenlet.switch
-        if greenlet.created is not None:
-            yield "gs_on_greenlet_created", greenlet.created
-        # Either tells the end; the first when it happens, the second when memory is freed.
-        if greenlet.finished is not None:
-            yield "gs_on_greenlet_finished", greenlet.finished
-        elif greenlet.freed is not None:
-            yield "gs_on_greenlet_freed", greenlet.freed
 
     def _attach_gc(self) -> None:
         path = self._program.python.file.readable_path()

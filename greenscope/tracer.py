@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Self
 
-from greenscope.attachment import Attachment, Options
+from greenscope.attachment import Attachment, EarlyProbes, Options
 from greenscope.bpf import abi
 from greenscope.bpf.loader import Kernel, syscall_name
 from greenscope.model import Hold, Loss, Record, Session, SessionEnd, Shed
@@ -60,14 +60,20 @@ class Tracer:
         PermissionMissing, BpfUnavailable: a probe is refused.
     """
 
-    def __init__(self, program: Program, kernel: Kernel, options: Options) -> None:
+    def __init__(
+        self,
+        program: Program,
+        kernel: Kernel,
+        options: Options,
+        early: EarlyProbes | None = None,
+    ) -> None:
         self.program = program
         self.progress = Progress()
         self._kernel = kernel
         self._options = options
         self._memory = LiveMemory(program.process.pid)
         self._resolver = StackResolver(self._memory, program.offsets)
-        self._attachment = Attachment(program, kernel, options, self._memory, self._resolver)
+        self._attachment = Attachment(program, kernel, options, self._memory, self._resolver, early)
         self._assembler = HoldAssembler(self._resolver, syscall_name)
         self._greenlets = GreenletBooks(self._resolver)
         self._threads = ThreadBooks()
@@ -82,6 +88,7 @@ class Tracer:
     def __enter__(self) -> Self:
         try:
             self._attachment.attach()
+            self.session = self._describe()
         except BaseException:
             self.__exit__()
             raise

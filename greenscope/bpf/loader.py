@@ -92,6 +92,7 @@ class Kernel:
         self.limits = limits or Limits()
         self._stack = contextlib.ExitStack()
         self._programs: dict[str, int] = {}
+        self._known: dict[int, int] = {}
         os.environ[ENVIRONMENT] = str(find_kernel_headers().path)
         self._bpf = self._compile()
         self._stack.callback(self._bpf.cleanup)
@@ -111,14 +112,17 @@ class Kernel:
         """Lets the programs trace a process, whose known threads ({tid: state}) come first.
 
         The order matters: once the process is known, a thread that is not gets a new entry at
-        its first switch, which must not be written over.
+        its first switch, which must not be written over. A second call for the same process
+        replaces `target`.
         """
-        slot = len(self._slots)
+        known = self._known.get(pid)
+        slot = len(self._known) if known is None else known
         self.targets[abi.u32(slot)] = target
         for tid, thread in threads.items():
             thread.slot = slot
             self.threads[abi.u32(tid)] = thread
         self._slots[abi.u32(pid)] = abi.u8(slot)
+        self._known[pid] = slot
 
     def attach_uprobe(
         self, function: str, path: str, offset: int, pid: int, ref_ctr_offset: int = 0

@@ -9,11 +9,17 @@ descriptor, whatever ends the agent.
 from __future__ import annotations
 
 import ctypes
+import errno
 import fcntl
 import os
 from pathlib import Path
 
-from greenscope.errors import BpfUnavailable, PermissionMissing
+from greenscope.errors import (
+    BpfUnavailable,
+    GreenscopeError,
+    PermissionMissing,
+    TargetNotFound,
+)
 
 # include/uapi/linux/perf_event.h, arch/x86/entry/syscalls/syscall_64.tbl
 _SYS_PERF_EVENT_OPEN = {"x86_64": 298, "aarch64": 241}
@@ -60,6 +66,7 @@ def open_uprobe(program_fd: int, path: str, offset: int, pid: int, ref_ctr_offse
 
     Raises:
         PermissionMissing: a capability is missing.
+        TargetNotFound: the process is gone.
         BpfUnavailable: the kernel refuses the probe.
     """
     name = os.fsencode(path) + b"\0"
@@ -125,9 +132,11 @@ def _open(attributes: _Attributes, program_fd: int, pid: int, cpu: int, what: st
     return fd
 
 
-def _refused(number: int, what: str) -> PermissionMissing | BpfUnavailable:
+def _refused(number: int, what: str) -> GreenscopeError:
     message = f"the kernel refuses {what}: {os.strerror(number)}"
-    if number in (1, 13):
+    if number == errno.ESRCH:
+        return TargetNotFound("the process ended while it was being attached to")
+    if number in (errno.EPERM, errno.EACCES):
         return PermissionMissing(
             message, "`greenscope doctor` names the capability that is missing."
         )

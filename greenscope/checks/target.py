@@ -126,8 +126,10 @@ def _greenlet(files: Sequence[MappedFile]) -> Check:
     except GreenscopeError as error:
         return fail_with("greenlet", error)
     found = f"{extension.version or 'unknown version'}: {extension.file.path}"
-    places = {"created": extension.created, "freed": extension.freed}
-    missing = [name for name, place in places.items() if place is None]
+    places = extension.places
+    ended = places.freed if places.finished is None else places.finished
+    needed = {"created": places.created, "ended": ended}
+    missing = [name for name, place in needed.items() if place is None]
     if missing:
         advice = "Greenlets that reuse an address of an ended one are taken for that one."
         return warn("greenlet", f"{found}, without symbols for: {', '.join(missing)}", advice)

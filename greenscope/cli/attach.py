@@ -36,11 +36,13 @@ def attach(pid: int, **values: Any) -> None:
     with stop_on_signals() as stop:
         say(options, f"attaching to {describe(program)} ...")
         tracer = Tracer(program, Kernel(options.tracing.limits), options.tracing)
-        with Outlets(options, tracer.session) as outlets, tracer:
-            say(options, "attached; Ctrl-C ends the watch")
-            line = ProgressLine(enabled=not options.quiet)
-            watch(tracer, outlets.sinks, stop, options.duration_ns, line)
-    outlets.report()
+        with tracer:
+            with Outlets(options, tracer.session) as outlets:
+                say(options, "attached; Ctrl-C ends the watch")
+                line = ProgressLine(enabled=not options.quiet)
+                watch(tracer, outlets.sinks, stop, options.duration_ns, line)
+            # Before detaching, for which the kernel takes a second.
+            outlets.report()
 
 
 def describe(program: Program) -> str:

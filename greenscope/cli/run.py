@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from greenscope.attachment import EarlyProbes
 from greenscope.bpf.loader import Kernel, online_cpus
 from greenscope.bpf.mmap_events import MappingEvents
 from greenscope.checks.privileges import require_privileges
@@ -19,6 +20,7 @@ from greenscope.cli.watch import ProgressLine, Stop, stop_on_signals, watch
 from greenscope.errors import GreenletNotFound
 from greenscope.offsets.program import inspect_program
 from greenscope.target.greenlet import is_greenlet_path
+from greenscope.target.guess import greenlet_candidates
 from greenscope.target.launch import HeldCommand, hold
 from greenscope.tracer import Tracer
 
@@ -53,18 +55,20 @@ def run(command: tuple[str, ...], **values: Any) -> None:
 
 
 def _watch_child(child: HeldCommand, kernel: Kernel, options: WatchOptions, stop: Stop) -> None:
+    early = EarlyProbes(kernel, child.pid, greenlet_candidates(child.command, os.environ))
     with MappingEvents(child.pid, online_cpus()) as mappings:
         child.release()
         pid = _wait_for_greenlet(child, mappings, stop)
     if pid is None:
         return
     program = inspect_program(pid)
-    tracer = Tracer(program, kernel, options.tracing)
-    with Outlets(options, tracer.session) as outlets, tracer:
-        say(options, f"watching {describe(program)}")
-        line = ProgressLine(enabled=not options.quiet)
-        watch(tracer, outlets.sinks, stop, options.duration_ns, line)
-    outlets.report()
+    tracer = Tracer(program, kernel, options.tracing, early)
+    with tracer:
+        with Outlets(options, tracer.session) as outlets:
+            say(options, f"watching {describe(program)}")
+            line = ProgressLine(enabled=not options.quiet)
+            watch(tracer, outlets.sinks, stop, options.duration_ns, line)
+        outlets.report()
 
 
 def _wait_for_greenlet(child: HeldCommand, mappings: MappingEvents, stop: Stop) -> int | None:

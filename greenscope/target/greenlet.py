@@ -23,19 +23,45 @@ _EXTENSION_PATH = re.compile(r"/greenlet/_greenlet\.[^/]*so$")
 
 
 @dataclass(frozen=True, slots=True)
-class GreenletExtension:
-    """greenlet's shared object; the offsets are places in the file for uprobes.
+class GreenletPlaces:
+    """Where greenlet's functions begin in its file, for uprobes.
 
     `created`, `finished` and `freed` are None where the build has no such symbol; without
     `created` a greenlet's identity follows from its address alone.
     """
 
-    file: MappedFile
-    version: str
     switch: int
     created: int | None
     finished: int | None
     freed: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class GreenletExtension:
+    """greenlet's shared object in a process."""
+
+    file: MappedFile
+    version: str
+    places: GreenletPlaces
+
+
+def greenlet_places(path: str) -> GreenletPlaces | None:
+    """The places in a file of greenlet's, None when it has no symbol for the switch.
+
+    Raises:
+        ElfError: it is no sound ELF file.
+    """
+    with ElfImage(path) as image:
+        switch = image.entry_offset(SWITCH)
+        created = next(iter(image.find_symbols(_CREATED)), None)
+        if switch is None:
+            return None
+        return GreenletPlaces(
+            switch=switch,
+            created=image.entry_offset(created.name) if created else None,
+            finished=image.entry_offset(FINISHED),
+            freed=image.entry_offset(FREED),
+        )
 
 
 def find_greenlet(files: Iterable[MappedFile]) -> GreenletExtension:
@@ -52,27 +78,17 @@ def find_greenlet(files: Iterable[MappedFile]) -> GreenletExtension:
             "worker of a prefork server), after it has imported gevent.",
         )
     version = package_version(file, "greenlet")
-    with ElfImage(file.readable_path()) as image:
-        switch = image.entry_offset(SWITCH)
-        created = next(iter(image.find_symbols(_CREATED)), None)
-        if switch is None:
-            raise GreenletNotFound(
-                f"greenlet {version or 'of an unknown version'} at {file.path} has no symbol "
-                "for its switch",
-                "greenscope needs greenlet 2.0 or later, as built for PyPI; a build with hidden "
-                "symbols cannot be traced.",
-            )
-        return GreenletExtension(
-            file=file,
-            version=version,
-            switch=switch,
-            created=image.entry_offset(created.name) if created else None,
-            finished=image.entry_offset(FINISHED),
-            freed=image.entry_offset(FREED),
+    places = greenlet_places(file.readable_path())
+    if places is None:
+        raise GreenletNotFound(
+            f"greenlet {version or 'of an unknown version'} at {file.path} has no symbol for its "
+            "switch",
+            "greenscope needs greenlet 2.0 or later, as built for PyPI; a build with hidden "
+            "symbols cannot be traced.",
         )
+    return GreenletExtension(file, version, places)
 
 
 def is_greenlet_path(path: str) -> bool:
     """Whether a mapped file is greenlet's extension, by its path in the target."""
     return _EXTENSION_PATH.search(path) is not None
-

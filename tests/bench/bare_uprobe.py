@@ -29,7 +29,7 @@ class SwitchUprobe:
         self._fd = perf_event.open_uprobe(
             self._program_fd,
             greenlet.file.readable_path(),
-            greenlet.switch,
+            greenlet.places.switch,
             self._program.process.pid,
         )
         return self

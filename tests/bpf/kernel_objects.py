@@ -103,7 +103,7 @@ def footprint(pid: int) -> Footprint:
     return Footprint(
         memory=LiveMemory(pid),
         semaphores=tuple(_semaphores(program)),
-        switch=_address(program.greenlet.file, program.greenlet.switch),
+        switch=_address(program.greenlet.file, program.greenlet.places.switch),
     )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 
 import pytest
@@ -23,7 +22,7 @@ def on_switch(event, switch):
 greenlet.settrace(on_switch)
 import gevent
 def worker():
-    for _ in range(20):
+    for _ in range(1000):
         gevent.sleep(0.001)
 gevent.joinall([gevent.spawn(worker) for _ in range(10)])
 with open(sys.argv[1], "w") as out:
@@ -43,11 +42,11 @@ def test_every_switch_since_the_import_is_counted(tmp_path: Path) -> None:
 
 
 def test_the_greenlet_of_a_child_is_found(tmp_path: Path) -> None:
+    """Its first switches may be missed: only the command's own process is probed in advance."""
     counted = tmp_path / "count"
     script = f'{default_python()} -c "$0" {counted}; exit 5'
     result = run_cli("run", "--json", "--", "sh", "-c", script, PROGRAM)
     assert result.returncode == 5, result.stderr
     document = json.loads(result.stdout)
-    assert document["session"]["pid"] != os.getpid()
     switches = sum(thread["switches"] for thread in document["threads"])
-    assert switches == json.loads(counted.read_text())
+    assert 0 < switches <= json.loads(counted.read_text())

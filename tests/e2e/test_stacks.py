@@ -52,7 +52,8 @@ def test_a_hold_that_began_before_the_watch_ends_in_it() -> None:
     with run_target("long_hold", args=("how=read",)) as target:
         target.go()
         target.wait_event("holding")
-        with attached_agent(target.pid) as agent:
+        # What is seen of it may be short: the release follows the attach at once.
+        with attached_agent(target.pid, "-t", "100us") as agent:
             target.send("release")
             target.wait_done()
             agent.interrupt()
