@@ -99,12 +99,12 @@ class Kernel:
         self._link_walks()
         for function in UPROBES:
             self._program(function, bcc.BPF.KPROBE)
-        self.targets = self._bpf.get_table("gs_targets", ctypes.c_uint32, abi.Target)
-        self._slots = self._bpf.get_table("gs_slots", ctypes.c_uint32, ctypes.c_uint8)
-        self.threads = self._bpf.get_table("gs_threads", ctypes.c_uint32, abi.Thread)
-        self.greenlets = self._bpf.get_table("gs_greenlets", abi.GreenletKey, abi.Greenlet)
-        self.roles = self._bpf.get_table("gs_roles", ctypes.c_uint64, ctypes.c_uint8)
-        self._lost = self._bpf.get_table("gs_lost")
+        self.targets = self._bpf.get_table(b"gs_targets", ctypes.c_uint32, abi.Target)
+        self._slots = self._bpf.get_table(b"gs_slots", ctypes.c_uint32, ctypes.c_uint8)
+        self.threads = self._bpf.get_table(b"gs_threads", ctypes.c_uint32, abi.Thread)
+        self.greenlets = self._bpf.get_table(b"gs_greenlets", abi.GreenletKey, abi.Greenlet)
+        self.roles = self._bpf.get_table(b"gs_roles", ctypes.c_uint64, ctypes.c_uint8)
+        self._lost = self._bpf.get_table(b"gs_lost")
         self.events = self._ring("gs_events", self.limits.event_ring_bytes)
         self.stacks = self._ring("gs_stacks", self.limits.stack_ring_bytes)
 
@@ -146,7 +146,7 @@ class Kernel:
         ):
             self._program(function, bcc.BPF.RAW_TRACEPOINT)
             try:
-                self._bpf.attach_raw_tracepoint(tp=tracepoint, fn_name=function)
+                self._bpf.attach_raw_tracepoint(tracepoint.encode(), function.encode())
             except Exception as error:  # bcc raises bare Exception
                 raise BpfUnavailable(f"the kernel refuses the tracepoint {tracepoint}") from error
 
@@ -207,7 +207,7 @@ class Kernel:
             ("gs_sampler_programs", "gs_on_sample_walk", bcc.BPF.PERF_EVENT),
             ("gs_sched_programs", "gs_on_sched_switch_walk", bcc.BPF.RAW_TRACEPOINT),
         ):
-            self._bpf.get_table(array)[ctypes.c_int(0)] = ctypes.c_int(
+            self._bpf.get_table(array.encode())[ctypes.c_int(0)] = ctypes.c_int(
                 self._program(function, kind)
             )
 
@@ -215,7 +215,7 @@ class Kernel:
         """File descriptor of a program, loaded (and verified) when first asked for."""
         if function not in self._programs:
             try:
-                loaded = self._bpf.load_func(function, kind)
+                loaded = self._bpf.load_func(function.encode(), kind)
             except Exception as error:  # bcc raises bare Exception
                 raise BpfUnavailable(
                     f"the kernel does not load {function}: {error}",
@@ -225,7 +225,7 @@ class Kernel:
         return self._programs[function]
 
     def _ring(self, name: str, size_bytes: int) -> MappedRing:
-        ring = MappedRing(self._bpf.get_table(name).map_fd, size_bytes)
+        ring = MappedRing(self._bpf.get_table(name.encode()).map_fd, size_bytes)
         self._stack.callback(ring.close)
         return ring
 

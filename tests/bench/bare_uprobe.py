@@ -49,8 +49,8 @@ class CountProgram:
     def __init__(self) -> None:
         os.environ[ENVIRONMENT] = str(find_kernel_headers().path)
         self._bpf = bcc.BPF(text=SOURCE.read_bytes())
-        self.fd: int = self._bpf.load_func("bench_on_switch", bcc.BPF.KPROBE).fd
+        self.fd: int = self._bpf.load_func(b"bench_on_switch", bcc.BPF.KPROBE).fd
 
     def hits(self) -> int:
         """How often it ran, on all CPUs."""
-        return sum(self._bpf.get_table("bench_hits")[0])
+        return sum(self._bpf.get_table(b"bench_hits")[0])

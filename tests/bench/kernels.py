@@ -25,12 +25,12 @@ class ReusableKernel(Kernel):
         """As ever; the tracepoints are given up by `close()`."""
         super().attach_sched()
         for tracepoint in ("sched_switch", "sched_process_exit"):
-            self._stack.callback(self._bpf.detach_raw_tracepoint, tracepoint)
+            self._stack.callback(self._bpf.detach_raw_tracepoint, tracepoint.encode())
 
     def forget(self) -> None:
         """Empties the maps and rings."""
         for name in ("gs_slots", "gs_threads", "gs_greenlets", "gs_sent_stacks"):
-            self._bpf.get_table(name).clear()
+            self._bpf.get_table(name.encode()).clear()
         for ring in (self.stacks, self.events):
             for _ in ring.records():
                 pass

@@ -16,10 +16,7 @@ from tests.bpf.tracing import watching
 from tests.harness import RunningTarget, pending_signals, run_target, state_watch
 from tests.harness.agent import attached_agent
 
-pytestmark = [
-    pytest.mark.bpf,
-    pytest.mark.filterwarnings("ignore:not a bytes object:DeprecationWarning"),
-]
+pytestmark = pytest.mark.bpf
 
 
 def is_untouched(place: Footprint) -> bool:

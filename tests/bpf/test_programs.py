@@ -10,10 +10,7 @@ import pytest
 from greenscope.bpf import abi
 from greenscope.bpf.loader import SOURCES, Kernel, Limits, probes_dir
 
-pytestmark = [
-    pytest.mark.bpf,
-    pytest.mark.filterwarnings("ignore:not a bytes object:DeprecationWarning"),
-]
+pytestmark = pytest.mark.bpf
 
 _PROGRAM = re.compile(r"^int (gs_on_\w+)\(", re.MULTILINE)
 

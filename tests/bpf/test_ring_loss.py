@@ -11,10 +11,7 @@ from greenscope.tracer import Options
 from tests.bpf.tracing import Watch, watching
 from tests.harness import TruthFile, run_target
 
-pytestmark = [
-    pytest.mark.bpf,
-    pytest.mark.filterwarnings("ignore:not a bytes object:DeprecationWarning"),
-]
+pytestmark = pytest.mark.bpf
 
 TINY = Limits(event_ring_bytes=4096)
 EVERY_HOLD = Options(threshold_ns=1, sample_hz=1, wait_stacks=abi.WaitStacks.OFF, limits=TINY)

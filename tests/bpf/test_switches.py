@@ -8,10 +8,7 @@ from greenscope.model import GreenletTotals
 from tests.bpf.tracing import Watch, watching
 from tests.harness import TruthFile, run_target
 
-pytestmark = [
-    pytest.mark.bpf,
-    pytest.mark.filterwarnings("ignore:not a bytes object:DeprecationWarning"),
-]
+pytestmark = pytest.mark.bpf
 
 Watched = tuple[Watch, TruthFile]
 
