@@ -1,7 +1,6 @@
 """doctor on this machine's real kernel: as root, as nobody, and with capabilities taken away."""
 
 import json
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +12,7 @@ from greenscope.bpf.headers import find_kernel_headers
 from greenscope.checks import bindings
 from greenscope.checks.result import Status
 from tests.harness import run_target
+from tests.harness.users import AS_NOBODY
 
 pytestmark = pytest.mark.bpf
 
@@ -22,7 +22,6 @@ VERSIONS = """
 import sys, gevent, greenlet
 print(sys.version.split()[0], greenlet.__version__, gevent.__version__)
 """
-NOBODY = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
 
 
 def run_doctor(*arguments: str, under: tuple[str, ...] = ()) -> tuple[int, dict[str, Any]]:
@@ -62,16 +61,8 @@ def test_gevent_target_is_described_and_passes(target_python: str) -> None:
     assert checks["thread states"]["status"] == "ok"
 
 
-def reachable_by_nobody() -> bool:
-    return shutil.which("setpriv") is not None and (
-        subprocess.run([*NOBODY, sys.executable, "-c", "import click"], check=False).returncode == 0
-    )
-
-
 def test_user_without_rights_gets_an_answer_and_the_exit_code_for_permission() -> None:
-    if not reachable_by_nobody():
-        pytest.skip("this interpreter cannot be started by another user")
-    code, checks = run_doctor(under=NOBODY)
+    code, checks = run_doctor(under=AS_NOBODY)
     assert code == 7
     assert {"capabilities", "bpf program", "cpu-clock"} <= failed(checks)
     assert "SYS_ADMIN" in checks["capabilities"]["advice"]

@@ -15,10 +15,10 @@ from greenscope import errors
 from greenscope.target.elf import ElfImage
 from tests.harness import run_target
 from tests.harness.agent import COMMAND, run_cli
+from tests.harness.users import AS_NOBODY
 
 pytestmark = pytest.mark.bpf
 
-NOBODY = 65534
 # Reads one line and says so first: ready when it has spoken, ended by closing its input.
 SPEAK_AND_WAIT = "import sys; print('ready', flush=True); sys.stdin.read()"
 
@@ -89,7 +89,7 @@ def test_a_cpython_without_a_row_in_the_table(tmp_path: Path) -> None:
 def test_a_user_without_rights_is_told_which() -> None:
     with run_target("idle_server") as target:
         result = subprocess.run(
-            ["setpriv", f"--reuid={NOBODY}", "--clear-groups", *COMMAND, "attach", str(target.pid)],
+            [*AS_NOBODY, *COMMAND, "attach", str(target.pid)],
             capture_output=True,
             text=True,
             check=False,
