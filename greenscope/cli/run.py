@@ -36,7 +36,7 @@ def run(command: tuple[str, ...], **values: Any) -> None:
 
     \b
       greenscope run -- python app.py
-      greenscope run -d 30s -- gunicorn -k gevent shop:app
+      greenscope run -d 30s -- python -m shop
     """
     options = gather(values)
     require_privileges()
