@@ -18,6 +18,7 @@ from greenscope.target.python import MappedPython, find_python
 from greenscope.target.threads import ThreadListOffsets, thread_states
 
 _GEVENT_MODULE = re.compile(r"/gevent/.*\.so$")
+_LOOP_MODULE = re.compile(r"/(?:libev|libuv)/[^/]*\.so$")
 _LIBC_NAMES = ("libc.so.6", "libc-2.", "ld-musl-", "libc.musl-")
 # Where a loop waits for events. gevent's wheels carry libev and libuv with their .symtab, and
 # these begin with a push. libc's own begin with a compare, which the kernel must single-step,
@@ -76,7 +77,8 @@ class Program:
 
     def poll_places(self) -> PollPlaces:
         """Where the turns of a hub's loop can be seen."""
-        places = [place for file in self.gevent for place in _functions(file, _LOOP_POLLS)]
+        loops = [file for file in self.gevent if _LOOP_MODULE.search(file.path)]
+        places = [place for file in loops for place in _functions(file, _LOOP_POLLS)]
         if places:
             return PollPlaces(tuple(places), cheap=True)
         libc = [] if self.libc is None else _functions(self.libc, _LIBC_POLLS)

@@ -1,39 +1,49 @@
 """What we need of an ELF file: symbols, bytes by address, the build id, USDT probes.
 
-Read by hand instead of by a library: the files belong to the target and are not to be trusted
-(every offset is bounded here, a damaged file gives `ElfError`), and a table of symbols has to
-be searched in milliseconds. Layouts are those of <elf.h> (System V gABI); x86-64 only needs
-64-bit little-endian files.
+pyelftools reads it. The files belong to the target and are not to be trusted: sizes are compared
+with the file's own before anything is read by them, and whatever pyelftools meets in a damaged
+file comes out as `ElfError`.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
+
+from elftools.common.exceptions import ELFError as UnreadableElf
+from elftools.construct import ConstructError
+from elftools.elf.elffile import ELFFile
+from elftools.elf.hash import GNUHashSection
+from elftools.elf.sections import NoteSection, SymbolTableSection
 
 from greenscope.errors import GreenscopeError
 
 MACHINE_X86_64 = 62  # <elf.h> EM_X86_64
 ENDBR64 = b"\xf3\x0f\x1e\xfa"
-MAX_SECTION_BYTES = 256 << 20
-
-_HEADER = struct.Struct("<16sHHIQQQIHHHHHH")  # Elf64_Ehdr
-_SECTION = struct.Struct("<IIQQQQIIQQ")  # Elf64_Shdr
-_SEGMENT = struct.Struct("<IIQQQQQQ")  # Elf64_Phdr
-_SYMBOL = struct.Struct("<IBBHQQ")  # Elf64_Sym
-_NOTE = struct.Struct("<III")  # Elf64_Nhdr
-_PT_LOAD = 1
-_SHT_NOBITS = 8
-_SHT_NOTE = 7
-_SHN_UNDEF = 0
-_NT_GNU_BUILD_ID = 3
-_NT_STAPSDT = 3  # <sys/sdt.h>
+_CLASS_BITS = 64
+# <elf.h>: the type of GNU's build id and of <sys/sdt.h>'s notes, which pyelftools names alike.
+_NOTE_TYPES = (3, "NT_GNU_BUILD_ID")
+_USDT_ADDRESSES = struct.Struct("<QQQ")
+# What pyelftools lets out of its parsers when numbers or names in a file make no sense.
+_DAMAGE = (
+    UnreadableElf,
+    ConstructError,
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    LookupError,
+    OSError,
+    TypeError,
+    ValueError,
+    struct.error,
+)
 
 
 class ElfError(GreenscopeError):
@@ -49,17 +59,6 @@ class Segment:
     file_size: int
     memory_size: int
     executable: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Section:
-    """A section header; `address` is 0 where it is not loaded."""
-
-    name: str
-    kind: int
-    address: int
-    offset: int
-    size: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,55 +90,57 @@ class ElfImage:
     """One ELF file, open for reading; headers are checked at once, tables when asked for.
 
     Raises:
-        ElfError: cannot be opened, or is not a sound 64-bit little-endian ELF file.
+        ElfError: cannot be opened, or is not a sound 64-bit little-endian ELF file. Every
+            method raises it, too, when its part of the file is damaged.
     """
 
     def __init__(self, path: str) -> None:
         self.path = path
         try:
-            self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            self._file = open(path, "rb")  # noqa: SIM115  closed by close()
         except OSError as error:
             raise ElfError(f"cannot open {path}: {error.strerror}") from error
         try:
-            self._size = os.fstat(self._fd).st_size
-            self._read_headers()
+            with self._guarded():
+                self._size = os.fstat(self._file.fileno()).st_size
+                self._elf = self._open()
+                self.segments = tuple(self._segments())
         except BaseException:
             self.close()
             raise
 
-    def _read_headers(self) -> None:
-        ident, kind, machine, _, _, phoff, shoff, _, _, phsize, phnum, shsize, shnum, names = (
-            _HEADER.unpack(self._bytes(0, _HEADER.size))
-        )
-        # e_ident: magic, ELFCLASS64 (2), ELFDATA2LSB (1).
-        if ident[:6] != b"\x7fELF\x02\x01":
+    def _open(self) -> ELFFile:
+        try:
+            elf = ELFFile(self._file)
+        except UnreadableElf as error:
+            raise ElfError(f"{self.path} is not a 64-bit little-endian ELF file") from error
+        if elf.elfclass != _CLASS_BITS or not elf.little_endian:
             raise ElfError(f"{self.path} is not a 64-bit little-endian ELF file")
-        if (phnum and phsize != _SEGMENT.size) or (shnum and shsize != _SECTION.size):
-            raise ElfError(f"{self.path} is damaged: odd header sizes")
-        self.machine: int = machine
-        self.is_shared: bool = kind == 3  # ET_DYN: a library or a position independent program
-        rows = _SEGMENT.iter_unpack(self._bytes(phoff, phnum * _SEGMENT.size))
-        self.segments = tuple(
-            Segment(address, offset, file_size, memory_size, bool(flags & 1))
-            for type_, flags, offset, address, _, file_size, memory_size, _ in rows
-            if type_ == _PT_LOAD
-        )
-        self._sections = self._read_sections(shoff, shnum, names)
+        header = elf.header
+        self.machine: int = struct.unpack_from("<H", self._bytes(18, 2))[0]  # e_machine
+        # A library or a position independent program.
+        self.is_shared: bool = header["e_type"] == "ET_DYN"
+        for offset, count, size in (
+            (header["e_phoff"], elf.num_segments(), header["e_phentsize"]),
+            (header["e_shoff"], elf.num_sections(), header["e_shentsize"]),
+        ):
+            if count:
+                self._check(offset, count * size)
+        return elf
 
-    def _read_sections(self, offset: int, count: int, names: int) -> tuple[Section, ...]:
-        rows = list(_SECTION.iter_unpack(self._bytes(offset, count * _SECTION.size)))
-        if not rows:
-            return ()
-        if names >= len(rows):
-            raise ElfError(f"{self.path} is damaged: no section names")
-        texts = self._bytes(rows[names][4], rows[names][5])
-        return tuple(Section(_text(texts, row[0]), row[1], row[3], row[4], row[5]) for row in rows)
+    def _segments(self) -> Iterator[Segment]:
+        for segment in self._elf.iter_segments("PT_LOAD"):
+            yield Segment(
+                address=segment["p_vaddr"],
+                offset=segment["p_offset"],
+                file_size=segment["p_filesz"],
+                memory_size=segment["p_memsz"],
+                executable=bool(segment["p_flags"] & 1),
+            )
 
     def close(self) -> None:
         """Give the file back; reading tables afterwards raises ElfError."""
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
+        self._file.close()
 
     def __enter__(self) -> Self:
         return self
@@ -152,19 +153,37 @@ class ElfImage:
     ) -> None:
         self.close()
 
-    def section(self, name: str) -> Section | None:
-        """The first section of that name."""
-        return next((s for s in self._sections if s.name == name), None)
-
     def symbol(self, name: str) -> Symbol | None:
         """The defined symbol of exactly that name: from .dynsym, else from .symtab."""
-        return self._dynamic_symbols.get(name) or self._static_symbols.get(name)
+        if not name:
+            return None
+        with self._guarded():
+            hashed = self._section(".gnu.hash", GNUHashSection)
+            if hashed is not None:
+                self._section(".dynsym", SymbolTableSection)
+                found = [hashed.get_symbol(name)]
+            else:
+                found = self._by_name(".dynsym", name)
+            for symbol in (*found, *self._by_name(".symtab", name)):
+                if symbol is not None and _is_defined(symbol):
+                    return _symbol(symbol)
+        return None
+
+    def _by_name(self, table: str, name: str) -> list[Any]:
+        section = self._section(table, SymbolTableSection)
+        return [] if section is None else section.get_symbol_by_name(name) or []
 
     def find_symbols(self, pattern: str | re.Pattern[str]) -> tuple[Symbol, ...]:
         """All defined symbols whose (mangled) name begins with a match of the pattern."""
         match = re.compile(pattern).match
-        both = self._static_symbols | self._dynamic_symbols
-        return tuple(symbol for name, symbol in both.items() if match(name))
+        found: dict[str, Symbol] = {}
+        with self._guarded():
+            for table in (".dynsym", ".symtab"):
+                section = self._section(table, SymbolTableSection)
+                for symbol in section.iter_symbols() if section is not None else ():
+                    if symbol.name and _is_defined(symbol) and match(symbol.name):
+                        found.setdefault(symbol.name, _symbol(symbol))
+        return tuple(found.values())
 
     def file_offset(self, address: int) -> int | None:
         """Where in the file the byte lies that is loaded at `address`."""
@@ -179,14 +198,16 @@ class ElfImage:
         last = self.file_offset(address + size - 1) if size > 0 else None
         if offset is None or last is None or last - offset != size - 1:
             return None
-        return self._bytes(offset, size)
+        with self._guarded():
+            return self._bytes(offset, size)
 
     def starts_with_endbr64(self, file_offset: int) -> bool:
         """Whether a CET landing pad stands there: attach a uprobe 4 bytes further."""
         end = file_offset + len(ENDBR64)
         if not 0 <= file_offset < end <= self._size:
             return False
-        return self._bytes(file_offset, len(ENDBR64)) == ENDBR64
+        with self._guarded():
+            return self._bytes(file_offset, len(ENDBR64)) == ENDBR64
 
     def entry_offset(self, name: str) -> int | None:
         """File offset for an entry probe of a function, None when there is no such symbol.
@@ -203,26 +224,29 @@ class ElfImage:
     @cached_property
     def build_id(self) -> str:
         """The GNU build id in hex, "" where there is none."""
-        for owner, kind, payload in self._notes():
-            if owner == b"GNU\0" and kind == _NT_GNU_BUILD_ID:
-                return payload.hex()
+        with self._guarded():
+            for section in self._elf.iter_sections("SHT_NOTE"):
+                for payload in self._notes(section, "GNU"):
+                    return payload.hex()
         return ""
 
     def usdt_probes(self) -> tuple[UsdtProbe, ...]:
         """The probes in .note.stapsdt, in file order; one name may have several places."""
-        base = self.section(".stapsdt.base")
-        found = (
-            self._usdt_probe(payload, base.address if base else None)
-            for owner, kind, payload in self._notes(".note.stapsdt")
-            if owner == b"stapsdt\0" and kind == _NT_STAPSDT
-        )
+        with self._guarded():
+            base = self._elf.get_section_by_name(".stapsdt.base")
+            section = self._section(".note.stapsdt", NoteSection)
+            if section is None:
+                return ()
+            base_address = base["sh_addr"] if base is not None else 0
+            notes = self._notes(section, "stapsdt")
+            found = [self._usdt_probe(payload, base_address) for payload in notes]
         return tuple(probe for probe in found if probe)
 
-    def _usdt_probe(self, payload: bytes, base: int | None) -> UsdtProbe | None:
-        texts = payload[24:].split(b"\0")
-        if len(payload) < 24 or len(texts) < 3:
+    def _usdt_probe(self, payload: bytes, base: int) -> UsdtProbe | None:
+        texts = payload[_USDT_ADDRESSES.size :].split(b"\0")
+        if len(payload) < _USDT_ADDRESSES.size or len(texts) < 3:
             return None
-        address, base_then, semaphore = struct.unpack_from("<QQQ", payload)
+        address, base_then, semaphore = _USDT_ADDRESSES.unpack_from(payload)
         # <sys/sdt.h>: the section .stapsdt.base moved with the code when the file was
         # prelinked or its sections were laid out again; the note did not.
         moved = base - base_then if base and base_then else 0
@@ -233,57 +257,45 @@ class ElfImage:
         provider, name, arguments = (text.decode("utf-8", "replace") for text in texts[:3])
         return UsdtProbe(provider, name, address + moved, offset, semaphore_offset or 0, arguments)
 
-    @cached_property
-    def _dynamic_symbols(self) -> dict[str, Symbol]:
-        return self._symbols(".dynsym", ".dynstr")
+    def _notes(self, section: Any, owner: str) -> Iterator[bytes]:
+        """The descriptions of an owner's notes of type 3."""
+        self._check(section["sh_offset"], section["sh_size"])
+        for note in section.iter_notes():
+            if note["n_name"] == owner and note["n_type"] in _NOTE_TYPES:
+                yield bytes(note["n_descdata"])
 
-    @cached_property
-    def _static_symbols(self) -> dict[str, Symbol]:
-        return self._symbols(".symtab", ".strtab")
-
-    def _symbols(self, table: str, strings: str) -> dict[str, Symbol]:
-        rows, texts = self._section_bytes(table), self._section_bytes(strings)
-        rows = rows[: len(rows) - len(rows) % _SYMBOL.size]
-        symbols: dict[str, Symbol] = {}
-        for name_offset, _, _, section, address, size in _SYMBOL.iter_unpack(rows):
-            if section != _SHN_UNDEF and name_offset:
-                name = _text(texts, name_offset)
-                symbols.setdefault(name, Symbol(name, address, size))
-        return symbols
-
-    def _notes(self, section_name: str | None = None) -> Iterator[tuple[bytes, int, bytes]]:
-        """(owner with its NUL, type, description) of the notes, all or of one section."""
-        for section in self._sections:
-            if section.kind != _SHT_NOTE or section_name not in (None, section.name):
-                continue
-            data = self._section_bytes(section.name)
-            at = 0
-            while at + _NOTE.size <= len(data):
-                name_size, size, kind = _NOTE.unpack_from(data, at)
-                at += _NOTE.size
-                payload = at + (name_size + 3 & ~3)
-                yield data[at : at + name_size], kind, data[payload : payload + size]
-                at = payload + (size + 3 & ~3)
-
-    def _section_bytes(self, name: str) -> bytes:
-        section = self.section(name)
-        if section is None or section.kind == _SHT_NOBITS:
-            return b""
-        return self._bytes(section.offset, section.size)
+    def _section(self, name: str, kind: Callable[..., Any]) -> Any:
+        """The section of a name if it is of that kind and lies within the file, else None."""
+        section = self._elf.get_section_by_name(name)
+        if not isinstance(section, kind):  # type: ignore[arg-type]
+            return None
+        for part in (section, getattr(section, "stringtable", None)):
+            if part is not None:
+                self._check(part["sh_offset"], part["sh_size"])
+                if part.compressed:  # nobody compresses these; it could be a bomb
+                    raise ElfError(f"{self.path} is damaged: {name} is compressed")
+        return section
 
     def _bytes(self, offset: int, size: int) -> bytes:
-        if size > MAX_SECTION_BYTES or offset + size > self._size:
+        self._check(offset, size)
+        return os.pread(self._file.fileno(), size, offset)
+
+    def _check(self, offset: int, size: int) -> None:
+        if offset + size > self._size:
             raise ElfError(f"{self.path} is damaged: it ends before offset {offset + size}")
+
+    @contextlib.contextmanager
+    def _guarded(self) -> Iterator[None]:
+        """The one place where what a damaged file makes pyelftools raise gets its name."""
         try:
-            data = os.pread(self._fd, size, offset)
-        except OSError as error:
-            raise ElfError(f"cannot read {self.path}: {error.strerror}") from error
-        if len(data) != size:
-            raise ElfError(f"{self.path} shrank while it was read")
-        return data
+            yield
+        except _DAMAGE as error:
+            raise ElfError(f"{self.path} is damaged or cannot be read: {error!r}") from error
 
 
-def _text(texts: bytes, offset: int) -> str:
-    """The NUL-terminated string at `offset` of a string table, "" past its end."""
-    end = texts.find(b"\0", offset)
-    return texts[offset : end if end >= 0 else len(texts)].decode("utf-8", "replace")
+def _is_defined(symbol: Any) -> bool:
+    return bool(symbol["st_shndx"] != "SHN_UNDEF")
+
+
+def _symbol(symbol: Any) -> Symbol:
+    return Symbol(symbol.name, symbol["st_value"], symbol["st_size"])

@@ -44,7 +44,11 @@ def elf(sections: dict[str, tuple[int, int, bytes]], text: bytes = ENDBR64 + b"\
     for name, (kind, address, data) in named.items():
         at = 64 + 56 + len(body)
         start = names.index(name.encode() + b"\0")
-        headers += struct.pack("<IIQQQQIIQQ", start, kind, 0, address, at, len(data), 0, 0, 1, 0)
+        # sh_link: the section with a symbol table's names comes right behind it.
+        link, row = (len(headers) // 64 + 1, 24) if kind in (SHT_SYMTAB, SHT_DYNSYM) else (0, 0)
+        headers += struct.pack(
+            "<IIQQQQIIQQ", start, kind, 0, address, at, len(data), link, 0, 1, row
+        )
         body += data
     shoff = 64 + 56 + len(body)
     header = struct.pack(
