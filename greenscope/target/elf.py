@@ -96,6 +96,7 @@ class ElfImage:
 
     def __init__(self, path: str) -> None:
         self.path = path
+        self._known: dict[str, Any] = {}
         try:
             self._file = open(path, "rb")  # noqa: SIM115  closed by close()
         except OSError as error:
@@ -158,20 +159,23 @@ class ElfImage:
         if not name:
             return None
         with self._guarded():
-            hashed = self._section(".gnu.hash", GNUHashSection)
-            if hashed is not None:
-                self._section(".dynsym", SymbolTableSection)
-                found = [hashed.get_symbol(name)]
-            else:
-                found = self._by_name(".dynsym", name)
-            for symbol in (*found, *self._by_name(".symtab", name)):
-                if symbol is not None and _is_defined(symbol):
+            for symbol in self._named(name):
+                if _is_defined(symbol):
                     return _symbol(symbol)
         return None
 
-    def _by_name(self, table: str, name: str) -> list[Any]:
-        section = self._section(table, SymbolTableSection)
-        return [] if section is None else section.get_symbol_by_name(name) or []
+    def _named(self, name: str) -> Iterator[Any]:
+        """The symbols of a name; .symtab is not looked at before it must be."""
+        dynamic = self._section(".dynsym", SymbolTableSection)
+        hashed = self._section(".gnu.hash", GNUHashSection)
+        if hashed is not None and dynamic is not None:
+            found = hashed.get_symbol(name)
+            yield from [] if found is None else [found]
+        elif dynamic is not None:
+            yield from dynamic.get_symbol_by_name(name) or []
+        static = self._section(".symtab", SymbolTableSection)
+        if static is not None:
+            yield from static.get_symbol_by_name(name) or []
 
     def find_symbols(self, pattern: str | re.Pattern[str]) -> tuple[Symbol, ...]:
         """All defined symbols whose (mangled) name begins with a match of the pattern."""
@@ -266,7 +270,10 @@ class ElfImage:
 
     def _section(self, name: str, kind: Callable[..., Any]) -> Any:
         """The section of a name if it is of that kind and lies within the file, else None."""
-        section = self._elf.get_section_by_name(name)
+        # Kept, because a symbol table makes its index of names when first asked for one.
+        if name not in self._known:
+            self._known[name] = self._elf.get_section_by_name(name)
+        section = self._known[name]
         if not isinstance(section, kind):  # type: ignore[arg-type]
             return None
         for part in (section, getattr(section, "stringtable", None)):
