@@ -11,7 +11,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from greenscope.checks import Check, Status, exit_code_of, machine_checks, target_checks
+from greenscope.checks.machine import machine_checks
+from greenscope.checks.result import Check, Status, exit_code_of
+from greenscope.checks.target import target_checks
 
 _STYLES = {Status.OK: "green", Status.WARN: "yellow", Status.FAIL: "bold red"}
 

@@ -3,30 +3,51 @@
 from __future__ import annotations
 
 import sys
+from importlib import import_module
 
 import click
 
 from greenscope import __version__
-from greenscope.cli.attach import attach
-from greenscope.cli.doctor import doctor
-from greenscope.cli.report import report
-from greenscope.cli.run import run
 from greenscope.errors import GreenscopeError
+
+COMMANDS = {
+    "attach": "greenscope.cli.attach",
+    "run": "greenscope.cli.run",
+    "report": "greenscope.cli.report",
+    "doctor": "greenscope.cli.doctor",
+}
+"""Each command, and the module that has it under its name."""
 
 INTERRUPTED_EXIT_CODE = 130
 """As shells say it: 128 + SIGINT."""
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+class LazyGroup(click.Group):
+    """A group whose commands are imported when they are asked for.
+
+    An attach should not wait for the imports of the other commands.
+    """
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  click's
+        """The names, in the order in which help lists them."""
+        return list(COMMANDS)
+
+    def get_command(
+        self,
+        ctx: click.Context,  # noqa: ARG002  click's
+        cmd_name: str,
+    ) -> click.Command | None:
+        """The command of a name, None when there is none."""
+        if cmd_name not in COMMANDS:
+            return None
+        command: click.Command = getattr(import_module(COMMANDS[cmd_name]), cmd_name)
+        return command
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="greenscope")
 def cli() -> None:
     """Find out which code holds the gevent hub of a running process, and why."""
-
-
-cli.add_command(attach)
-cli.add_command(run)
-cli.add_command(report)
-cli.add_command(doctor)
 
 
 def main() -> None:

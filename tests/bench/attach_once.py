@@ -16,7 +16,7 @@ import select  # noqa: E402
 import sys  # noqa: E402
 from typing import Any  # noqa: E402
 
-import greenscope.cli.main  # noqa: E402, F401
+import greenscope.cli.attach  # noqa: E402, F401
 from greenscope.bpf.loader import Kernel  # noqa: E402
 from greenscope.model import Hold  # noqa: E402
 from greenscope.offsets.btf import kernel_btf  # noqa: E402
