@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import sys
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from collector.reports.text import render
 from greenscope.records.recording import RecordingReader
 
 WIDTH = 80
+FONT_FACE = re.compile(r"@font-face \{.*?\}\s*", re.DOTALL)
 
 
 def main(recording: Path, picture: Path) -> None:
@@ -20,7 +22,9 @@ def main(recording: Path, picture: Path) -> None:
     console = Console(record=True, width=WIDTH, file=io.StringIO(), force_terminal=True)
     with RecordingReader(recording) as reader:
         render(build_report(reader.session, reader), console)
-    console.save_svg(str(picture), title="greenscope attach PID")
+    svg = console.export_svg(title="greenscope attach PID")
+    # rich's template fetches its font from the network; any monospaced one will do.
+    picture.write_text(FONT_FACE.sub("", svg), encoding="utf-8")
 
 
 if __name__ == "__main__":
