@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from collections.abc import Iterable
@@ -10,16 +11,21 @@ from pathlib import Path
 
 from greenscope.bpf import abi
 from greenscope.bpf.loader import Kernel, Limits, syscall_name
-from greenscope.offsets.program import PollPlaces, Program
+from greenscope.errors import TargetNotFound
+from greenscope.offsets.program import Program, poll_places
 from greenscope.offsets.table import InstrKind
 from greenscope.rebuild.first_look import first_look
 from greenscope.rebuild.stacks import StackResolver, role_of
+from greenscope.target.elf import ElfError
 from greenscope.target.greenlet import GreenletPlaces, greenlet_places
 from greenscope.target.memory import ProcessMemory
 
 # A hold is sampled from half the threshold on, so that one that reaches it has been met.
 SAMPLE_AGE_PART = 2
 MIN_BLOCK_PART = 10
+
+
+_TURNS = "turns of a loop that never sleeps, until it is first met"
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +115,7 @@ class Attachment:
         self._memory = memory
         self._resolver = resolver
         self._is_early = early is not None and early.covers(program)
-        self._later_polls: PollPlaces | None = None
+        self._polls_watched = False
 
     def attach(self) -> None:
         """Fills the maps and attaches every probe.
@@ -125,17 +131,16 @@ class Attachment:
         kernel.attach_sched()
         kernel.attach_sampler(self._options.sample_hz)
         self._attach_gc()
-        polls = program.poll_places()
-        if polls.cheap:
-            self._attach_polls(polls)
-        else:
-            self._later_polls = polls
-            self.shed["turns of an idle loop"] = "libev is stripped; see docs/decisions/0004"
+        self.watch_polls()
         self._begin()
 
     def _begin(self) -> None:
         """Starts the watch, all at once: what the probes met so far they left alone."""
         program = self._program
+        if self._is_early:
+            # Its threads are known since their first switch, and not to be written over.
+            self._kernel.add_target(program.process.pid, self._target(), {})
+            return
         looks = first_look(program, self._memory, self._resolver, syscall_name, time.monotonic_ns())
         self.learn_roles(look.outermost_code for look in looks)
         threads = {look.tid: look.thread for look in looks}
@@ -184,13 +189,27 @@ class Attachment:
             if code is not None:
                 self._kernel.roles[abi.u64(code_addr)] = abi.u8(role_of(code.code))
 
-    def hub_is_busy(self) -> None:
-        """Probes the hub's polls from now on, where that was too dear to do from the start."""
-        if self._later_polls is not None:
-            self._attach_polls(self._later_polls)
-            self._later_polls = None
+    def watch_polls(self, hub_is_busy: bool = False) -> None:
+        """Probes where the hub's loop polls, which ends its hold at each turn (poll.bpf.c).
 
-    def _attach_polls(self, polls: PollPlaces) -> None:
-        """Ends a hub's hold at each turn of its loop (see poll.bpf.c)."""
-        for path, offset in polls.places:
-            self._kernel.attach_uprobe("gs_on_poll", path, offset, self._program.process.pid)
+        To be called until gevent is there, which a command of `greenscope run` imports later.
+        Where its own functions cannot be probed, libc's are, which is too dear to do before a
+        busy hub is met.
+        """
+        if self._polls_watched:
+            return
+        # A target that ends meanwhile is told of by its own descriptor.
+        with contextlib.suppress(TargetNotFound, ElfError):
+            self._find_polls(hub_is_busy)
+
+    def _find_polls(self, hub_is_busy: bool) -> None:
+        pid = self._program.process.pid
+        polls = poll_places(pid)
+        if polls.cheap:
+            self.shed.pop(_TURNS, None)
+        elif polls.places:
+            self.shed[_TURNS] = "gevent's loop is stripped of its symbols (docs/decisions/0004)"
+        if polls.cheap or hub_is_busy:
+            self._polls_watched = True
+            for path, offset in polls.places:
+                self._kernel.attach_uprobe("gs_on_poll", path, offset, pid)

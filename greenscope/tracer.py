@@ -80,6 +80,7 @@ class Tracer:
         self._assumed: dict[int, deque[Hold]] = {}
         self._overflowed: Counter[int] = Counter()  # by thread: what _assumed had no room for
         self._own_tids: dict[int, int] = {}
+        self._switches_of_ended = 0
         self._dropped = 0
         self._lost: dict[abi.LossKind, int] = dict.fromkeys(abi.LossKind, 0)
         self._last_flush_ns = self._last_living_ns = time.monotonic_ns()
@@ -156,7 +157,7 @@ class Tracer:
             if event.kind == abi.EventKind.SAMPLE:
                 self._assembler.sample(event)
                 if event.flags & abi.FLAG_HUB:
-                    self._attachment.hub_is_busy()
+                    self._attachment.watch_polls(hub_is_busy=True)
             elif event.kind == abi.EventKind.BLOCK:
                 self._assembler.block(event)
             elif event.kind == abi.EventKind.GREENLET_END:
@@ -164,10 +165,10 @@ class Tracer:
             else:
                 yield from self._hold(event)
 
-    def _hold(self, event: abi.Event, is_open: bool = False) -> Iterator[Hold]:
+    def _hold(self, event: abi.Event) -> Iterator[Hold]:
         """Names a finished hold; on a thread where no hub was seen yet it waits for one."""
-        hold = self._assembler.hold(event, self._own_tid(event.tid), is_open)
-        if event.flags & abi.FLAG_ASSUMED and not is_open:
+        hold = self._assembler.hold(event, self._own_tid(event.tid))
+        if event.flags & abi.FLAG_ASSUMED:
             waiting = self._assumed.setdefault(event.tid, deque(maxlen=MAX_ASSUMED))
             self._overflowed[event.tid] += len(waiting) == MAX_ASSUMED
             waiting.append(hold)
@@ -184,14 +185,18 @@ class Tracer:
         if living_due:
             self._last_living_ns = now_ns
             yield from self._greenlets.totals(self._living(threads, now_ns))
-        self.progress.switches = sum(thread.switches for thread in threads.values())
+        switches = sum(thread.switches for thread in threads.values())
+        self.progress.switches = self._switches_of_ended + switches
         self.progress.watched_ns = now_ns - self.session.start_ktime_ns
         for tid, thread in threads.items():
             if thread.has_hub == abi.Hub.SEEN:
                 yield from self._release_assumed(tid)
+                if not final:
+                    self._attachment.watch_polls()
             name = thread_name(thread.tgid, tid)
             yield self._threads.totals(tid, self._own_tid(tid), name, thread, now_ns)
             if thread.exited:
+                self._switches_of_ended += thread.switches
                 self._forget_thread(tid)
         yield from self._losses(now_ns)
         self._last_flush_ns = now_ns
@@ -229,10 +234,16 @@ class Tracer:
     def _open_holds(self, now_ns: int) -> Iterator[Hold]:
         """Holds that last longer than the watch."""
         for key, thread in self._kernel.threads.items():
-            matters = thread.has_hub and not thread.idle and thread.role != abi.Role.WORKER
+            # A main thread that was stuck all the time has shown no hub; with gevent loaded it
+            # has one.
+            assumed = thread.has_hub == abi.Hub.ASSUMED and self.program.has_gevent
+            has_hub = thread.has_hub == abi.Hub.SEEN or assumed
+            matters = has_hub and not thread.idle and thread.role != abi.Role.WORKER
             if matters and now_ns - thread.hold_start_ns >= self._options.threshold_ns:
                 event = self._assembler.open_hold(key.value, thread, now_ns)
-                yield from self._hold(event, is_open=not thread.exited)
+                self.progress.holds += 1
+                own_tid = self._own_tid(key.value)
+                yield self._assembler.hold(event, own_tid, is_open=not thread.exited)
 
     def _losses(self, now_ns: int) -> Iterator[Loss]:
         lost = self._kernel.lost()

@@ -29,9 +29,9 @@ _T = TypeVar("_T")
 def build_report(session: Session, records: Iterable[Record]) -> Report:
     """The report of a session from its records, in the order in which they were made.
 
-    Memory: one entry per hotspot, greenlet kind, thread and distinct stack, not per record.
+    Memory: as ReportBuilder's.
     """
-    builder = _Builder(session)
+    builder = ReportBuilder(session)
     for record in records:
         builder.take(record)
     return builder.report()
@@ -62,7 +62,12 @@ class _Spot:
             self.details[detail] = self.details.get(detail, 0) + spent_ns
 
 
-class _Builder:
+class ReportBuilder:
+    """Sums up one session's records as they come, in the order in which they were made.
+
+    Memory: one entry per hotspot, greenlet kind, thread and distinct stack, not per record.
+    """
+
     def __init__(self, session: Session) -> None:
         self._session = session
         self._latest_ns = session.start_ktime_ns

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import sys
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Self
 
@@ -12,21 +13,36 @@ import click
 from rich.console import Console
 
 from collector.config import read_token
-from collector.reports.build import build_report
+from collector.reports.build import ReportBuilder
 from collector.reports.document import to_json
 from collector.reports.text import render
 from greenscope.cli.options import WatchOptions
-from greenscope.model import Session
+from greenscope.model import Record, Session
 from greenscope.records.address import parse_address
 from greenscope.ship.collector import CollectorSink
 from greenscope.ship.recording import RecordingSink
-from greenscope.ship.sink import MemorySink, Sink
+from greenscope.ship.sink import Sink
 
 
 def say(options: WatchOptions, text: str) -> None:
     """Tells the user something on stderr, which --json leaves free for that; not with --quiet."""
     if not options.quiet:
         click.echo(text, err=True)
+
+
+class ReportSink:
+    """Sums the records up for the report; its memory does not grow with the watch."""
+
+    def __init__(self, session: Session) -> None:
+        self.builder = ReportBuilder(session)
+
+    def write(self, records: Sequence[Record]) -> None:
+        """Adds them."""
+        for record in records:
+            self.builder.take(record)
+
+    def close(self) -> None:
+        """Keeps the sums: the report is made afterwards."""
 
 
 class Outlets:
@@ -42,10 +58,10 @@ class Outlets:
     def __init__(self, options: WatchOptions, session: Session) -> None:
         self._options = options
         self._session = session
-        self._memory = MemorySink()
+        self._sums = ReportSink(session)
         self._collector: CollectorSink | None = None
         self._stack = contextlib.ExitStack()
-        self.sinks: list[Sink] = [self._memory]
+        self.sinks: list[Sink] = [self._sums]
 
     def __enter__(self) -> Self:
         with contextlib.ExitStack() as opening:
@@ -79,7 +95,7 @@ class Outlets:
         missing = self._collector.unacknowledged if self._collector else 0
         if missing:
             click.echo(f"the collector did not confirm the last {missing} batches", err=True)
-        report = build_report(self._session, self._memory.records)
+        report = self._sums.builder.report()
         if self._options.as_json:
             json.dump(to_json(report), sys.stdout)
             sys.stdout.write("\n")

@@ -47,13 +47,7 @@ class Program:
     offsets: InterpreterOffsets
     runtime_addr: int
     greenlet: GreenletExtension
-    gevent: tuple[MappedFile, ...]
-    libc: MappedFile | None
-
-    @property
-    def has_gevent(self) -> bool:
-        """Whether gevent's compiled modules are loaded."""
-        return bool(self.gevent)
+    has_gevent: bool
 
     @property
     def tstate_addr(self) -> int:
@@ -75,14 +69,20 @@ class Program:
         )
         return thread_states(memory, self.runtime_addr, offsets)
 
-    def poll_places(self) -> PollPlaces:
-        """Where the turns of a hub's loop can be seen."""
-        loops = [file for file in self.gevent if _LOOP_MODULE.search(file.path)]
-        places = [place for file in loops for place in _functions(file, _LOOP_POLLS)]
-        if places:
-            return PollPlaces(tuple(places), cheap=True)
-        libc = [] if self.libc is None else _functions(self.libc, _LIBC_POLLS)
-        return PollPlaces(tuple(libc), cheap=False)
+
+def poll_places(pid: int) -> PollPlaces:
+    """Where the turns of a hub's loop can be seen, by what the process has loaded by now.
+
+    None at all where gevent is not loaded.
+    """
+    files = mapped_files(pid, read_maps(pid))
+    gevent = [file for file in files if _GEVENT_MODULE.search(file.path)]
+    loops = [file for file in gevent if _LOOP_MODULE.search(file.path)]
+    places = [place for file in loops for place in _functions(file, _LOOP_POLLS)]
+    if places or not gevent:
+        return PollPlaces(tuple(places), cheap=bool(places))
+    libc = [file for file in files if file.name.startswith(_LIBC_NAMES)]
+    return PollPlaces(tuple(p for file in libc for p in _functions(file, _LIBC_POLLS)), cheap=False)
 
 
 def inspect_program(pid: int) -> Program:
@@ -104,8 +104,7 @@ def inspect_program(pid: int) -> Program:
         offsets=offsets,
         runtime_addr=_runtime_addr(python),
         greenlet=find_greenlet(files),
-        gevent=tuple(file for file in files if _GEVENT_MODULE.search(file.path)),
-        libc=next((file for file in files if file.name.startswith(_LIBC_NAMES)), None),
+        has_gevent=any(_GEVENT_MODULE.search(file.path) for file in files),
     )
 
 
