@@ -1,8 +1,8 @@
 """What we need of an ELF file: symbols, bytes by address, the build id, USDT probes.
 
-pyelftools reads it. The files belong to the target and are not to be trusted: sizes are compared
-with the file's own before anything is read by them, and whatever pyelftools meets in a damaged
-file comes out as `ElfError`.
+pyelftools reads it. The files belong to the target and are not to be trusted: pyelftools believes
+the counts and lengths it finds, so it reads through a `BoundedFile`, and whatever it meets in a
+damaged file comes out as `ElfError`.
 """
 
 from __future__ import annotations
@@ -24,15 +24,22 @@ from elftools.elf.hash import GNUHashSection
 from elftools.elf.sections import NoteSection, SymbolTableSection
 
 from greenscope.errors import GreenscopeError
+from greenscope.target.bounded_file import BoundedFile, LimitReached
 
 MACHINE_X86_64 = 62  # <elf.h> EM_X86_64
 ENDBR64 = b"\xf3\x0f\x1e\xfa"
 _CLASS_BITS = 64
+_SYMBOL_BYTES = 24  # <elf.h> Elf64_Sym
+# Linux loads no program with more (fs/binfmt_elf.c, load_elf_phdrs); addresses are looked up in
+# them one by one.
+_MAX_SEGMENTS_BYTES = 65536
+_MAX_USDT_BYTES = 1 << 20  # libc and libpython have less than a page
 # <elf.h>: the type of GNU's build id and of <sys/sdt.h>'s notes, which pyelftools names alike.
 _NOTE_TYPES = (3, "NT_GNU_BUILD_ID")
 _USDT_ADDRESSES = struct.Struct("<QQQ")
 # What pyelftools lets out of its parsers when numbers or names in a file make no sense.
 _DAMAGE = (
+    LimitReached,
     UnreadableElf,
     ConstructError,
     ArithmeticError,
@@ -98,12 +105,11 @@ class ElfImage:
         self.path = path
         self._known: dict[str, Any] = {}
         try:
-            self._file = open(path, "rb")  # noqa: SIM115  closed by close()
+            self._file = BoundedFile(path)
         except OSError as error:
             raise ElfError(f"cannot open {path}: {error.strerror}") from error
         try:
             with self._guarded():
-                self._size = os.fstat(self._file.fileno()).st_size
                 self._elf = self._open()
                 self.segments = tuple(self._segments())
         except BaseException:
@@ -121,12 +127,15 @@ class ElfImage:
         self.machine: int = struct.unpack_from("<H", self._bytes(18, 2))[0]  # e_machine
         # A library or a position independent program.
         self.is_shared: bool = header["e_type"] == "ET_DYN"
-        for offset, count, size in (
-            (header["e_phoff"], elf.num_segments(), header["e_phentsize"]),
-            (header["e_shoff"], elf.num_sections(), header["e_shentsize"]),
+        segments_bytes = elf.num_segments() * header["e_phentsize"]
+        if segments_bytes > _MAX_SEGMENTS_BYTES:
+            raise ElfError(f"{self.path} is damaged: too many segments")
+        for offset, size in (
+            (header["e_phoff"], segments_bytes),
+            (header["e_shoff"], elf.num_sections() * header["e_shentsize"]),
         ):
-            if count:
-                self._check(offset, count * size)
+            if size:
+                self._check(offset, size)
         return elf
 
     def _segments(self) -> Iterator[Segment]:
@@ -208,7 +217,7 @@ class ElfImage:
     def starts_with_endbr64(self, file_offset: int) -> bool:
         """Whether a CET landing pad stands there: attach a uprobe 4 bytes further."""
         end = file_offset + len(ENDBR64)
-        if not 0 <= file_offset < end <= self._size:
+        if not 0 <= file_offset < end <= self._file.size_bytes:
             return False
         with self._guarded():
             return self._bytes(file_offset, len(ENDBR64)) == ENDBR64
@@ -241,6 +250,8 @@ class ElfImage:
             section = self._section(".note.stapsdt", NoteSection)
             if section is None:
                 return ()
+            if section["sh_size"] > _MAX_USDT_BYTES:
+                raise ElfError(f"{self.path} is damaged: too many USDT probes")
             base_address = base["sh_addr"] if base is not None else 0
             notes = self._notes(section, "stapsdt")
             found = [self._usdt_probe(payload, base_address) for payload in notes]
@@ -281,19 +292,25 @@ class ElfImage:
                 self._check(part["sh_offset"], part["sh_size"])
                 if part.compressed:  # nobody compresses these; it could be a bomb
                     raise ElfError(f"{self.path} is damaged: {name} is compressed")
+        if kind is SymbolTableSection and section["sh_entsize"] != _SYMBOL_BYTES:
+            raise ElfError(f"{self.path} is damaged: odd symbol size in {name}")
         return section
 
     def _bytes(self, offset: int, size: int) -> bytes:
         self._check(offset, size)
-        return os.pread(self._file.fileno(), size, offset)
+        data = os.pread(self._file.fileno(), size, offset)
+        if len(data) != size:
+            raise ElfError(f"{self.path} shrank while it was read")
+        return data
 
     def _check(self, offset: int, size: int) -> None:
-        if offset + size > self._size:
+        if offset + size > self._file.size_bytes:
             raise ElfError(f"{self.path} is damaged: it ends before offset {offset + size}")
 
     @contextlib.contextmanager
     def _guarded(self) -> Iterator[None]:
         """The one place where what a damaged file makes pyelftools raise gets its name."""
+        self._file.begin_step()
         try:
             yield
         except _DAMAGE as error:

@@ -2,26 +2,39 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tests.harness import run_target
 from tests.harness.agent import attached_agent, guilty, watch_script
+from tests.harness.machine import stolen_time
 
 pytestmark = pytest.mark.bpf
 
 THRESHOLD_NS = 10_000_000
 
 
+def check_innocent(report: dict[str, Any], stolen_ns: int) -> None:
+    """No hotspot beyond what the host itself took meanwhile."""
+    spots = guilty(report)
+    if sum(spot["total_ns"] for spot in spots) > stolen_ns:
+        assert spots == []
+
+
 @pytest.mark.parametrize("name", ["well_behaved", "idle_server", "pool_threads"])
 def test_an_innocent_program_has_no_hotspot(name: str) -> None:
-    with run_target(name) as target:
+    with run_target(name) as target, stolen_time() as stolen:
         report = watch_script(target)
         truth = target.truth()
         target.quit()
-    if truth.figures.get("longest_hold_ns", 0) >= THRESHOLD_NS:
-        # By the target's own clock the machine stopped it for longer: then a hold is right.
-        pytest.xfail("the machine itself held the target")
-    assert guilty(report) == []
+    longest_ns = truth.figures.get("longest_hold_ns", 0)
+    if longest_ns >= THRESHOLD_NS:
+        # By the target's own clock the machine stopped it for so long: then a hold is right,
+        # but none that is longer.
+        assert all(spot["max_ns"] <= longest_ns + 2_000_000 for spot in guilty(report))
+        return
+    check_innocent(report, stolen.ns)
     assert report["lost"] == []
 
 
