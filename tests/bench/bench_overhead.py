@@ -205,7 +205,16 @@ def summary(runs: list[Run]) -> report.Result:
         value = run.column("attached", "cpu")
         if run.rate == AIM_RATE and value is not None:
             what = f"attached at {AIM_RATE:,} switches/s, throughput per CPU second"
-            aims.append(report.Aim(what, AIM, value.median, at_least=True))
+            aims.append(
+                report.Aim(
+                    what,
+                    AIM,
+                    value.median,
+                    at_least=True,
+                    noise=value.high - value.low,
+                    resolution=2 * (1 - AIM),
+                )
+            )
     tables = (
         _table("Throughput per CPU second of the program, bare = 1", runs, "cpu"),
         _table("Throughput per second, bare = 1: what stops it counts too", runs, "wall"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -31,13 +32,25 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Aim:
-    """What one figure should be: at most `limit`, or at least where `at_least`."""
+    """What one figure should be: at most `limit`, or at least where `at_least`.
+
+    Nothing is said of a figure whose `noise` (between its quartiles) is beyond `resolution`.
+    """
 
     what: str
     limit: float
     measured: float
     unit: str = ""
     at_least: bool = False
+    noise: float = 0.0
+    resolution: float = math.inf
+
+    @property
+    def verdict(self) -> str:
+        """In a word, for the table."""
+        if self.noise > self.resolution:
+            return "not decided: noise"
+        return "met" if self.met else "**missed**"
 
     @property
     def met(self) -> bool:
@@ -63,7 +76,7 @@ class Result:
                 aim.what,
                 f"{'>=' if aim.at_least else '<='} {aim.limit:.10g}{aim.unit}",
                 f"{aim.measured:.3f}{aim.unit}",
-                "met" if aim.met else "**missed**",
+                aim.verdict,
             )
             for aim in self.aims
         )
@@ -111,7 +124,7 @@ def document(result: Result, machine: Machine) -> dict[str, Any]:
             "limit": aim.limit,
             "at_least": aim.at_least,
             "measured": aim.measured,
-            "met": aim.met,
+            "verdict": aim.verdict.strip("*"),
         }
         for aim in result.aims
     ]
