@@ -1,5 +1,6 @@
 """The reader on the running interpreter, on small files made by hand, and on damaged ones."""
 
+import os
 import shutil
 import struct
 import subprocess
@@ -10,10 +11,12 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from greenscope.target import bounded_file
 from greenscope.target.elf import ENDBR64, MACHINE_X86_64, ElfError, ElfImage, Symbol, UsdtProbe
 
 TEXT_ADDRESS, TEXT_OFFSET = 0x401000, 0x1000
 SHT_SYMTAB, SHT_STRTAB, SHT_NOTE, SHT_DYNSYM, SHT_PROGBITS = 2, 3, 7, 11, 1
+SHT_HASH, SHT_GNU_HASH = 5, 0x6FFFFFF6
 
 
 def note(owner: bytes, kind: int, payload: bytes) -> bytes:
@@ -46,6 +49,8 @@ def elf(sections: dict[str, tuple[int, int, bytes]], text: bytes = ENDBR64 + b"\
         start = names.index(name.encode() + b"\0")
         # sh_link: the section with a symbol table's names comes right behind it.
         link, row = (len(headers) // 64 + 1, 24) if kind in (SHT_SYMTAB, SHT_DYNSYM) else (0, 0)
+        if kind in (SHT_HASH, SHT_GNU_HASH):
+            link = 1  # .dynsym, which comes first
         headers += struct.pack(
             "<IIQQQQIIQQ", start, kind, 0, address, at, len(data), link, 0, 1, row
         )
@@ -85,6 +90,46 @@ SAMPLE = elf(
 )
 
 
+def gnu_hash(buckets: int, first: int, blooms: int, tail: bytes) -> bytes:
+    return struct.pack("<IIII", buckets, first, blooms, 0) + tail
+
+
+def with_hash(kind: int, table: bytes) -> bytes:
+    """A file with one exported symbol, "switch", and that hash table of its names."""
+    return elf(
+        {
+            ".dynsym": (SHT_DYNSYM, 0, symbols((0, 0, 0, 0), (1, 1, TEXT_ADDRESS, 8))),
+            ".dynstr": (SHT_STRTAB, 0, STRINGS),
+            ".gnu.hash": (kind, 0, table),
+        }
+    )
+
+
+BLOOM, SWITCH_HASH = b"\xff" * 8, 0x1CC53777
+HASHED = with_hash(SHT_GNU_HASH, gnu_hash(1, 1, 1, BLOOM + struct.pack("<II", 1, SWITCH_HASH | 1)))
+# Each made pyelftools run for minutes or take all memory, most of them from a few hundred bytes:
+# the file may be sparse, (bytes, how long it is made).
+SPARSE = 1 << 40
+GREEDY = {
+    "bloom filter": (with_hash(SHT_GNU_HASH, gnu_hash(1, 1, 2**32 - 1, b"")), SPARSE),
+    "hash chain": (
+        with_hash(SHT_GNU_HASH, gnu_hash(1, 1, 1, BLOOM + struct.pack("<I", 1 << 20))),
+        SPARSE,
+    ),
+    "old hash table": (with_hash(SHT_HASH, struct.pack("<II", 2**32 - 1, 2**32 - 1)), SPARSE),
+    "names without end": (
+        elf(
+            {
+                ".symtab": (SHT_SYMTAB, 0, symbols(*((i, 1, 1, 1) for i in range(1, 20_000)))),
+                ".strtab": (SHT_STRTAB, 0, b"a" * (1 << 20)),
+            }
+        ),
+        0,
+    ),
+    "notes": (elf({".note": (SHT_NOTE, 0, b"\0" * (1 << 20))}), 0),
+}
+
+
 @pytest.fixture
 def image(tmp_path: Path) -> ElfImage:
     (tmp_path / "sample").write_bytes(SAMPLE)
@@ -104,8 +149,19 @@ def test_undefined_or_missing_symbol_is_none(image: ElfImage, name: str) -> None
     assert image.symbol(name) is None
 
 
+def test_symbol_is_found_by_the_hash_of_its_name(tmp_path: Path) -> None:
+    (tmp_path / "hashed").write_bytes(HASHED)
+    with ElfImage(str(tmp_path / "hashed")) as image:
+        assert image.symbol("switch") == Symbol("switch", TEXT_ADDRESS, 8)
+        assert image.symbol("nothing") is None
+
+
 def test_pattern_finds_symbols_of_both_tables(image: ElfImage) -> None:
     assert {s.name for s in image.find_symbols("s.*h$|hid")} == {"switch", "hidden"}
+
+
+def test_exported_symbols_are_found_before_local_ones(image: ElfImage) -> None:
+    assert [s.name for s in image.find_symbols("switch|hidden")] == ["switch", "hidden"]
 
 
 def test_address_leads_to_file_offset_and_bytes(image: ElfImage) -> None:
@@ -151,8 +207,18 @@ def test_file_that_is_not_there_is_a_named_error(tmp_path: Path) -> None:
         ElfImage(str(tmp_path / "nothing"))
 
 
-def read_everything(data: bytes, path: Path) -> None:
+@pytest.mark.parametrize("kind", ["fifo", "directory"])
+def test_what_is_no_file_is_a_named_error_at_once(tmp_path: Path, kind: str) -> None:
+    make = {"fifo": os.mkfifo, "directory": os.mkdir}[kind]
+    make(tmp_path / "odd")
+    with pytest.raises(ElfError, match="cannot open"):
+        ElfImage(str(tmp_path / "odd"))
+
+
+def read_everything(data: bytes, path: Path, size: int = 0) -> None:
+    """`size` makes the file longer than its data."""
     path.write_bytes(data)
+    os.truncate(path, max(size, len(data)))
     with ElfImage(str(path)) as image:
         image.symbol("switch")
         image.find_symbols("")
@@ -165,6 +231,36 @@ def read_everything(data: bytes, path: Path) -> None:
 def test_cut_file_is_a_named_error(tmp_path: Path, size: int) -> None:
     with pytest.raises(ElfError):
         read_everything(SAMPLE[:size], tmp_path / "cut")
+
+
+@pytest.mark.parametrize("name", GREEDY)
+def test_file_made_to_keep_us_busy_is_a_named_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setattr(bounded_file, "MAX_READS", 20_000)  # not seconds for each of them
+    data, size = GREEDY[name]
+    with pytest.raises(ElfError, match="damaged"):
+        read_everything(data, tmp_path / "greedy", size)
+
+
+def test_more_segments_than_linux_loads_are_a_named_error(tmp_path: Path) -> None:
+    data = bytearray(SAMPLE)
+    struct.pack_into("<H", data, 56, 1171)  # e_phnum; 1170 headers of 56 bytes are 64 KiB
+    (tmp_path / "segments").write_bytes(data)
+    with pytest.raises(ElfError, match="too many segments"):
+        ElfImage(str(tmp_path / "segments"))
+
+
+@settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.integers(TEXT_OFFSET + 120, len(HASHED) - 1), st.binary(min_size=1, max_size=8))
+def test_damage_of_a_hash_table_gives_an_answer_or_a_named_error(
+    tmp_path: Path, place: int, damage: bytes
+) -> None:
+    damaged = HASHED[:place] + damage + HASHED[place + len(damage) :]
+    try:
+        read_everything(damaged, tmp_path / "damaged")
+    except ElfError as error:
+        assert str(tmp_path) in error.message  # noqa: PT017  both outcomes are right
 
 
 @settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
