@@ -18,7 +18,8 @@ FINISHED = "_ZN8greenlet11PythonState10did_finishEP3_ts"  # 3.0 and later
 # The destructor of the base class runs once for each greenlet, also for a thread's main one;
 # UserGreenlet's deleting destructor calls its complete one, so probing those counts twice.
 FREED = "_ZN8greenlet8GreenletD2Ev"
-_CREATED = re.compile(r"_ZN8greenlet12UserGreenletC[12]E")
+# Without a dot: the compiler's `.cold` fragments of it begin with the same name.
+_CREATED = re.compile(r"_ZN8greenlet12UserGreenletC[12]E[^.]*$")
 _EXTENSION_PATH = re.compile(r"/greenlet/_greenlet\.[^/]*so$")
 
 
