@@ -145,6 +145,95 @@ class ThreadTotals:
 
 
 @dataclass(frozen=True, slots=True)
+class FunctionTotals:
+    """Calls of one function in one greenlet, since the record before (calls mode).
+
+    `kind` is the greenlet's (GreenletTotals.kind). `greenlet_id` is 0 where the sums are over
+    all greenlets of the kind, which they are once a session has seen too many to tell each.
+    `calls` counts the times that a frame of the function was entered: a generator's frame is
+    entered at each resumption, and not when the generator is made. `recursive_calls` of them
+    came while another frame of the function was on the greenlet's stack.
+
+    Own time is spent in the function's own frame, total time also in what it called; of a
+    recursive function the outermost frame alone counts for the total. Running time passed while
+    the greenlet was switched in, wall time includes its waits.
+    """
+
+    tid: int
+    kind: Code | None
+    greenlet_id: int
+    function: Code
+    calls: int
+    recursive_calls: int
+    own_running_ns: int
+    own_wall_ns: int
+    total_running_ns: int
+    total_wall_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class CallTotals:
+    """Calls of one function by another in one greenlet, since the record before (calls mode).
+
+    `caller` is None for the outermost frame of a greenlet. The rest as in FunctionTotals; of
+    calls that nest, the outermost alone counts for the total times.
+    """
+
+    tid: int
+    kind: Code | None
+    greenlet_id: int
+    caller: Code | None
+    callee: Code
+    calls: int
+    total_running_ns: int
+    total_wall_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class GcSpan:
+    """One run of the cyclic garbage collector inside a greenlet (calls mode).
+
+    `generation` as the interpreter numbers them, `collected` the objects that it found
+    unreachable, -1 where the end was not seen.
+    """
+
+    tid: int
+    kind: Code | None
+    greenlet_id: int
+    start_ktime_ns: int
+    duration_ns: int
+    generation: int
+    collected: int
+
+
+@dataclass(frozen=True, slots=True)
+class ImportSpan:
+    """One search-and-load of a module inside a greenlet (calls mode), nested ones included."""
+
+    tid: int
+    kind: Code | None
+    greenlet_id: int
+    start_ktime_ns: int
+    duration_ns: int
+    module: str
+    found: bool
+
+
+@dataclass(frozen=True, slots=True)
+class AgentCost:
+    """What the probes took of the target's time, estimated: hits times their calibrated cost.
+
+    `budget_ns` is what the user allowed for the same stretch of time.
+    """
+
+    from_ktime_ns: int
+    to_ktime_ns: int
+    hits: int
+    cost_ns: int
+    budget_ns: int
+
+
+@dataclass(frozen=True, slots=True)
 class Loss:
     """Something that was seen and could not be kept: how many, and between which instants.
 

@@ -103,4 +103,35 @@ struct gs_greenlet {
 	u8 pad[2];
 };
 
+/*
+ * Places of USDT probes (greenscope/target/usdt.py parses the notes). One probe has several
+ * where its function was inlined, each with operands of its own; the cookie of an attachment
+ * is the index of its place in the map gs_places.
+ */
+#define GS_USDT_ARGS 12		/* <sys/sdt.h> has macros for no more */
+#define GS_NO_REGISTER 0xffff
+
+enum gs_usdt_kind {
+	GS_USDT_NONE = 0,	/* not readable */
+	GS_USDT_CONSTANT = 1,
+	GS_USDT_REGISTER = 2,
+	GS_USDT_MEMORY = 3,
+};
+
+struct gs_usdt_arg {
+	s64 value;		/* the constant, or what is added to the address */
+	u16 base;		/* offset in pt_regs; GS_NO_REGISTER: none */
+	u16 index;
+	u8 kind;		/* enum gs_usdt_kind */
+	u8 scale_shift;
+	u8 unused_bits;		/* 64 less the size of the value */
+	u8 is_signed;
+};
+
+struct gs_place {
+	u32 probe;		/* what the agent calls it */
+	u32 nr_args;
+	struct gs_usdt_arg args[GS_USDT_ARGS];
+};
+
 #endif

@@ -64,6 +64,15 @@ class WalkStatus(enum.IntEnum):
     UNREADABLE = 2
 
 
+class UsdtKind(enum.IntEnum):
+    """enum gs_usdt_kind: how the value of an argument is got at (target.usdt.ArgumentKind)."""
+
+    NONE = 0
+    CONSTANT = 1
+    REGISTER = 2
+    MEMORY = 3
+
+
 class LossKind(enum.IntEnum):
     """enum gs_loss: index into the map gs_lost."""
 
@@ -205,6 +214,34 @@ class Greenlet(ctypes.Structure):
         ("role", ctypes.c_uint8),
         ("finished", ctypes.c_uint8),
         ("pad", ctypes.c_uint8 * 2),
+    )
+
+
+USDT_ARGS = 12
+NO_REGISTER = 0xFFFF
+
+
+class UsdtArg(ctypes.Structure):
+    """struct gs_usdt_arg."""
+
+    _fields_ = (
+        ("value", ctypes.c_int64),
+        ("base", ctypes.c_uint16),
+        ("index", ctypes.c_uint16),
+        ("kind", ctypes.c_uint8),
+        ("scale_shift", ctypes.c_uint8),
+        ("unused_bits", ctypes.c_uint8),
+        ("is_signed", ctypes.c_uint8),
+    )
+
+
+class Place(ctypes.Structure):
+    """struct gs_place."""
+
+    _fields_ = (
+        ("probe", ctypes.c_uint32),
+        ("nr_args", ctypes.c_uint32),
+        ("args", UsdtArg * USDT_ARGS),
     )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -39,6 +39,24 @@ UPROBES = (
     "gs_on_gc_start",
     "gs_on_gc_done",
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What only some modes need and the others do not wait for: more sources, more uprobes."""
+
+    sources: tuple[str, ...]
+    uprobes: tuple[str, ...] = ()
+
+
+PARTS: dict[str, Part] = {
+    "usdt": Part(sources=("usdt",)),
+}
+"""The parts, each compiled with -DGS_WITH_NAME; a source that two share comes once."""
+
+MAX_PLACES = 1024
+"""Places of USDT probes (struct gs_place) that one kernel side may have."""
+
 # bcc's table ends before these (include/uapi/asm-generic/unistd.h).
 _LATER_SYSCALLS = {425: "io_uring_setup", 426: "io_uring_enter", 441: "epoll_pwait2"}
 _NUMBERS = {name: number for number, name in _LATER_SYSCALLS.items()} | {
@@ -77,7 +95,7 @@ def syscall_name(number: int) -> str:
 
 
 class Kernel:
-    """The loaded programs and their maps.
+    """The loaded programs and their maps, with those of the `parts` (PARTS) that are wanted.
 
     Everything in the kernel ends with close(), and by the kernel's own doing when the process
     ends in any other way.
@@ -86,10 +104,11 @@ class Kernel:
         BpfUnavailable: bcc, headers or BTF are missing, or a program does not load.
     """
 
-    def __init__(self, limits: Limits | None = None) -> None:
+    def __init__(self, limits: Limits | None = None, parts: Sequence[str] = ()) -> None:
         if bcc is None or not hasattr(bcc, "BPF"):
             raise BpfUnavailable("Debian's bcc for Python is not there", _INSTALL_BCC)
         self.limits = limits or Limits()
+        self.parts = tuple(parts)
         self._stack = contextlib.ExitStack()
         self._programs: dict[str, int] = {}
         self._known: dict[int, int] = {}
@@ -97,7 +116,7 @@ class Kernel:
         self._bpf = self._compile()
         self._stack.callback(self._bpf.cleanup)
         self._link_walks()
-        for function in UPROBES:
+        for function in (*UPROBES, *(f for part in self.parts for f in PARTS[part].uprobes)):
             self._program(function, bcc.BPF.KPROBE)
         self.targets = self._bpf.get_table(b"gs_targets", ctypes.c_uint32, abi.Target)
         self._slots = self._bpf.get_table(b"gs_slots", ctypes.c_uint32, ctypes.c_uint8)
@@ -127,10 +146,24 @@ class Kernel:
     def attach_uprobe(
         self, function: str, path: str, offset: int, pid: int, ref_ctr_offset: int = 0
     ) -> None:
-        """See perf_event.open_uprobe()."""
+        """See perf_event.open_uprobe(); the probe stays until close()."""
         program = self._program(function, bcc.BPF.KPROBE)
         fd = perf_event.open_uprobe(program, path, offset, pid, ref_ctr_offset)
         self._stack.callback(os.close, fd)
+
+    def open_place(
+        self, function: str, path: str, offset: int, pid: int, ref_ctr_offset: int, index: int
+    ) -> int:
+        """A probe at a USDT place whose operands are in set_place(index).
+
+        Gives a file descriptor, which is the caller's; closing it removes the probe.
+        """
+        program = self._program(function, bcc.BPF.KPROBE)
+        return perf_event.open_uprobe(program, path, offset, pid, ref_ctr_offset, cookie=index)
+
+    def set_place(self, index: int, place: abi.Place) -> None:
+        """Tells the programs the operands of a place (parts `calls` and `trace`)."""
+        self._bpf.get_table(b"gs_places", ctypes.c_uint32, abi.Place)[abi.u32(index)] = place
 
     def attach_sampler(self, hz: int) -> None:
         """Samples every CPU that is online."""
@@ -166,7 +199,9 @@ class Kernel:
 
     def _compile(self) -> Any:
         directory = probes_dir()
-        text = b"\n".join((directory / f"{name}.bpf.c").read_bytes() for name in SOURCES)
+        extra = (source for part in self.parts for source in PARTS[part].sources)
+        sources = dict.fromkeys((*SOURCES, *extra))
+        text = b"\n".join((directory / f"{name}.bpf.c").read_bytes() for name in sources)
         # Without debug information, which only the verifier's complaints would show: bcc asks
         # for it, and it takes a sixth of the time to compile.
         flags = [f"-I{directory}", "-g0", *self._defines()]
@@ -189,6 +224,7 @@ class Kernel:
             "GS_MAX_STACKS": limits.stacks,
             "GS_EVENT_PAGES": limits.event_ring_bytes // PAGE,
             "GS_STACK_PAGES": limits.stack_ring_bytes // PAGE,
+            "GS_MAX_PLACES": MAX_PLACES,
             "GS_TASK_PID": _offset(btf.member_offset("task_struct", "pid"), "pid"),
             # `state` was renamed in Linux 5.14.
             "GS_TASK_STATE": _offset(
@@ -197,6 +233,7 @@ class Kernel:
                 "__state",
             ),
         }
+        numbers |= {f"GS_WITH_{part.upper()}": 1 for part in self.parts}
         for name, value in numbers.items():
             yield f"-D{name}={value}"
         for name in abi.POLLS:

@@ -23,6 +23,7 @@ from greenscope.errors import (
 
 # include/uapi/linux/perf_event.h, arch/x86/entry/syscalls/syscall_64.tbl
 _SYS_PERF_EVENT_OPEN = {"x86_64": 298, "aarch64": 241}
+_SYS_BPF = {"x86_64": 321, "aarch64": 280}
 _PERF_TYPE_SOFTWARE = 1
 _PERF_COUNT_SW_CPU_CLOCK = 0
 _FLAG_FD_CLOEXEC = 8
@@ -36,6 +37,10 @@ _IOC_ENABLE = 0x2400
 _IOC_SET_BPF = 0x40042408
 _UPROBE_TYPE = Path("/sys/bus/event_source/devices/uprobe/type")
 _REF_CTR_SHIFT = 32  # /sys/bus/event_source/devices/uprobe/format/ref_ctr_offset
+
+# include/uapi/linux/bpf.h
+_BPF_LINK_CREATE = 28
+_BPF_PERF_EVENT = 41
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -58,11 +63,32 @@ class _Attributes(ctypes.Structure):
     )
 
 
-def open_uprobe(program_fd: int, path: str, offset: int, pid: int, ref_ctr_offset: int = 0) -> int:
+class _LinkAttributes(ctypes.Structure):
+    """union bpf_attr for BPF_LINK_CREATE on a perf event (Linux 5.15)."""
+
+    _fields_ = (
+        ("prog_fd", ctypes.c_uint32),
+        ("target_fd", ctypes.c_uint32),
+        ("attach_type", ctypes.c_uint32),
+        ("flags", ctypes.c_uint32),
+        ("bpf_cookie", ctypes.c_uint64),
+    )
+
+
+def open_uprobe(
+    program_fd: int,
+    path: str,
+    offset: int,
+    pid: int,
+    ref_ctr_offset: int = 0,
+    cookie: int | None = None,
+) -> int:
     """Runs a program when process `pid` executes the byte at `offset` of the file `path`.
 
-    `ref_ctr_offset` is the file offset of a USDT semaphore, 0 for none. Other processes that
-    map the file are not touched. Gives a file descriptor; closing it removes the probe.
+    `ref_ctr_offset` is the file offset of a USDT semaphore, 0 for none. `cookie` is what
+    bpf_get_attach_cookie() gives the program here, by which it tells its places apart. Other
+    processes that map the file are not touched. Gives a file descriptor; closing it removes
+    the probe.
 
     Raises:
         PermissionMissing: a capability is missing.
@@ -78,7 +104,15 @@ def open_uprobe(program_fd: int, path: str, offset: int, pid: int, ref_ctr_offse
         config1=ctypes.addressof(buffer),
         config2=offset,
     )
-    return _open(attributes, program_fd, pid, -1, f"a probe at {path}+{offset:#x}")
+    what = f"a probe at {path}+{offset:#x}"
+    if cookie is None:
+        return _open(attributes, program_fd, pid, -1, what)
+    fd = _perf_event_open(attributes, pid, -1, what)
+    try:
+        # The link holds the event from here on.
+        return _create_link(program_fd, fd, cookie, what)
+    finally:
+        os.close(fd)
 
 
 def open_cpu_clock(program_fd: int, hz: int, cpu: int) -> int:
@@ -115,6 +149,19 @@ def _perf_event_open(attributes: _Attributes, pid: int, cpu: int, what: str) -> 
     number = _SYS_PERF_EVENT_OPEN[os.uname().machine]
     fd: int = _libc.syscall(
         number, ctypes.byref(attributes), pid, cpu, -1, ctypes.c_ulong(_FLAG_FD_CLOEXEC)
+    )
+    if fd < 0:
+        raise _refused(ctypes.get_errno(), what)
+    return fd
+
+
+def _create_link(program_fd: int, event_fd: int, cookie: int, what: str) -> int:
+    attributes = _LinkAttributes(program_fd, event_fd, _BPF_PERF_EVENT, 0, cookie)
+    fd: int = _libc.syscall(
+        _SYS_BPF[os.uname().machine],
+        _BPF_LINK_CREATE,
+        ctypes.byref(attributes),
+        ctypes.sizeof(attributes),
     )
     if fd < 0:
         raise _refused(ctypes.get_errno(), what)

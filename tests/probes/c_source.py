@@ -18,7 +18,7 @@ SHARED_HEADERS = ("gs_events.h", "gs_target.h")
 _COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
 _STRUCT = re.compile(r"^struct (\w+) \{(.*?)^\};", re.DOTALL | re.MULTILINE)
 _ENUM = re.compile(r"^enum (\w+) \{(.*?)^\};", re.DOTALL | re.MULTILINE)
-_FIELD = re.compile(r"\s*(\w+) (\w+)(?:\[\w+\])?;\s*")
+_FIELD = re.compile(r"\s*((?:struct )?\w+) (\w+)(?:\[\w+\])?;\s*")
 _VALUE = re.compile(r"\s*(\w+) = \w+\s*")
 _FLAG = re.compile(r"^#define (GS_FLAG_\w+)\s", re.MULTILINE)
 

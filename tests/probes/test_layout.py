@@ -35,6 +35,8 @@ MIRRORED: dict[str, type[ctypes.Structure]] = {
     "gs_thread": abi.Thread,
     "gs_greenlet_key": abi.GreenletKey,
     "gs_greenlet": abi.Greenlet,
+    "gs_usdt_arg": abi.UsdtArg,
+    "gs_place": abi.Place,
 }
 PACKED = {
     "gs_event": abi.EVENT,
@@ -48,6 +50,7 @@ MIRRORED_ENUMS: dict[str, tuple[type[enum.IntEnum], str]] = {
     "gs_hub": (abi.Hub, "GS_HUB_"),
     "gs_wait_stacks": (abi.WaitStacks, "GS_WAITS_"),
     "gs_walk_status": (abi.WalkStatus, "GS_WALK_"),
+    "gs_usdt_kind": (abi.UsdtKind, "GS_USDT_"),
 }
 
 
@@ -59,7 +62,7 @@ def fields_in_c(directory: Path, name: str) -> tuple[int, list[Field]]:
     sizes = [f"sizeof(((struct {name} *)0)->{field})" for _, field in fields]
     values = evaluate(directory, [whole, *offsets, *sizes])
     return values[whole], [
-        Field(field, values[offset], values[size], kind.startswith("s"))
+        Field(field, values[offset], values[size], kind in ("s32", "s64"))
         for (kind, field), offset, size in zip(fields, offsets, sizes, strict=True)
     ]
 
@@ -68,7 +71,9 @@ def fields_in_ctypes(mirror: type[ctypes.Structure]) -> list[Field]:
     fields = []
     for name, kind, *_ in mirror._fields_:
         place = getattr(mirror, name)
-        fields.append(Field(name, place.offset, place.size, kind is ctypes.c_int32))
+        fields.append(
+            Field(name, place.offset, place.size, kind in (ctypes.c_int32, ctypes.c_int64))
+        )
     return fields
 
 
