@@ -19,7 +19,7 @@ KERNEL = SYSTEM | {
     "greenscope.bpf",
     "greenscope.bpf.abi",
 }
-AGENT = KERNEL | {"greenscope.rebuild", "greenscope.ship"}
+AGENT = KERNEL | {"greenscope.rebuild", "greenscope.ship", "greenscope.budget"}
 
 ALLOWED: dict[str, set[str]] = {
     # layer: what it may import of ours, besides itself. Imports point down.
@@ -36,6 +36,7 @@ ALLOWED: dict[str, set[str]] = {
     "greenscope.rebuild": ANALYSIS
     | {"greenscope.target", "greenscope.offsets", "greenscope.bpf.abi"},
     "greenscope.ship": ANALYSIS,
+    "greenscope.budget": BASE,
     "greenscope.checks": KERNEL,
     "greenscope.attachment": AGENT,
     "greenscope.tracer": AGENT | {"greenscope.attachment"},

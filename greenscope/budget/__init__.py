@@ -1,0 +1,1 @@
+"""What the probes cost the target, and keeping that within the user's budget."""
