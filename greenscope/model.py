@@ -88,7 +88,9 @@ class Hold:
     `tid` is the OS thread id in the target's own PID namespace. `greenlet_id` is unique within
     the session (addresses are not). `on_cpu_ns` is what the thread ran of it. `is_open`: it had
     not ended when the watch did. `began_before`: it was running when the watch began, so the
-    duration is what was seen of it.
+    duration is what was seen of it. `kind` is the greenlet's (GreenletTotals.kind), None where
+    it is not known. `uncertainty_ns`: by how much the duration may be too short, because the
+    switch probe was off when the hold began or ended; 0 where it is exact.
     """
 
     tid: int
@@ -100,16 +102,19 @@ class Hold:
     is_open: bool
     began_before: bool
     pieces: tuple[HoldPiece, ...]
+    kind: Code | None = None
+    uncertainty_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class GreenletTotals:
     """Sums over the greenlets of one kind on one thread, since the record before.
 
-    `kind` is the code of the entry function (the outermost application frame, else the
-    outermost frame), None where no frame of it was ever seen. Counts and times are
-    increments and add up over a session; `longest_hold_ns` is a maximum. `alive` alone is not
-    an increment: the number alive when the record was made.
+    `kind` is the code of the function that the greenlet was started with (for gevent: the
+    `_run` that was spawned), None where it could not be read. Counts and times are increments
+    and add up over a session; `longest_hold_ns` is a maximum. `alive` alone is not an
+    increment: the number alive when the record was made. Nothing of it is known from the
+    stretches in which the switch probe was off (ThreadTotals.unwatched_ns).
     """
 
     tid: int
@@ -128,9 +133,11 @@ class GreenletTotals:
 class ThreadTotals:
     """Sums over one OS thread, since the record before (`longest_hold_ns` is a maximum).
 
-    `has_hub`: a gevent hub was seen on it; without one its holds block nobody and are not
-    reported. `holding_ns`: greenlets (not the hub) were switched in. `hub_ns`: the hub ran
-    callbacks. `idle_ns`: the hub was polling. The three add up to the time watched.
+    `has_hub`: a hub was seen on it; without one its holds block nobody and are not reported.
+    `holding_ns`: greenlets (not the hub) were switched in. `hub_ns`: the hub ran callbacks.
+    `idle_ns`: the hub was polling. `unwatched_ns`: the switch probe was off to keep to the
+    budget, and what ran is not known. The four add up to the time watched. `switches` were
+    counted one by one; `unwatched_switches` is the estimate for the time in `unwatched_ns`.
     """
 
     tid: int
@@ -142,6 +149,23 @@ class ThreadTotals:
     hub_ns: int
     idle_ns: int
     longest_hold_ns: int
+    unwatched_ns: int = 0
+    unwatched_switches: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RunningTotals:
+    """What the greenlets of one kind ran, by the sampler, since the record before.
+
+    `function` is the innermost frame of the application, else of a library, else the innermost
+    (None: no Python frame). `running_ns` is an estimate: the samples times their period.
+    """
+
+    tid: int
+    kind: Code | None
+    function: Code | None
+    samples: int
+    running_ns: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,9 +245,11 @@ class ImportSpan:
 
 @dataclass(frozen=True, slots=True)
 class AgentCost:
-    """What the probes took of the target's time, estimated: hits times their calibrated cost.
+    """What a stretch of the watch cost: the target by estimate, and the agent itself.
 
-    `budget_ns` is what the user allowed for the same stretch of time.
+    `hits` of the probes, and `cost_ns` of the target's time that they took: hits times their
+    calibrated cost. `budget_ns` is what the user allowed for the same stretch, 0 for no limit.
+    `cpu_ns` is the agent's own CPU time, `rss_bytes` the memory that it holds at the end.
     """
 
     from_ktime_ns: int
@@ -231,6 +257,26 @@ class AgentCost:
     hits: int
     cost_ns: int
     budget_ns: int
+    cpu_ns: int = 0
+    rss_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class StolenTime:
+    """CPU time that the host took from this machine, over all of its CPUs (/proc/stat)."""
+
+    from_ktime_ns: int
+    to_ktime_ns: int
+    stolen_ns: int
+    cpus: int
+
+
+@dataclass(frozen=True, slots=True)
+class HubProcess:
+    """A child of the target that runs a hub, told where the target itself has none."""
+
+    pid: int
+    command: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,5 +334,16 @@ class SessionEnd:
     why: str
 
 
-Record = Hold | GreenletTotals | ThreadTotals | Loss | Shed | SessionEnd
+Record = (
+    Hold
+    | GreenletTotals
+    | ThreadTotals
+    | RunningTotals
+    | AgentCost
+    | StolenTime
+    | HubProcess
+    | Loss
+    | Shed
+    | SessionEnd
+)
 """What follows a Session, in the order in which it became known."""
