@@ -8,18 +8,22 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from greenscope.model import (
+    AgentCost,
     Code,
     Frame,
     GreenletTotals,
     Hold,
     HoldPiece,
+    HubProcess,
     Loss,
     Record,
+    RunningTotals,
     Session,
     SessionEnd,
     Shed,
     Stack,
     StackStatus,
+    StolenTime,
     ThreadTotals,
 )
 from greenscope.records.kinds import (
@@ -45,6 +49,9 @@ _EMPTY: Final[Row] = {
     "kind_known": 0, "kind_function": "", "kind_file": "", "kind_first_line": 0,
     "kind_origin": 0, "seen": 0, "ended": 0, "alive": 0, "switches": 0, "holds": 0,
     "running_ns": 0, "waiting_ns": 0, "idle_ns": 0, "longest_hold_ns": 0,
+    "uncertainty_ns": 0, "unwatched_ns": 0, "unwatched_switches": 0, "function_known": 0,
+    "function": "", "function_file": "", "function_first_line": 0, "function_origin": 0,
+    "cost_ns": 0, "budget_ns": 0, "cpu_ns": 0, "rss_bytes": 0,
 }  # fmt: skip
 RECORD_COLUMNS: Final = ("session_id", "number", *_EMPTY)
 STACK_COLUMNS: Final = (
@@ -137,32 +144,31 @@ def batch_rows(
 
 
 def _record_row(record: Record, stack_ids: Mapping[Stack, int]) -> Row:
-    match record:
-        case Hold():
-            return _hold_row(record, stack_ids)
-        case GreenletTotals():
-            return _greenlet_row(record)
-        case ThreadTotals():
-            return {
-                "kind": Kind.THREAD_TOTALS,
-                "tid": record.tid,
-                "what": record.name,
-                "flags": HoldFlag.IS_OPEN if record.has_hub else 0,
-                "switches": record.switches,
-                "holds": record.holds,
-                "running_ns": record.holding_ns,
-                "waiting_ns": record.hub_ns,
-                "idle_ns": record.idle_ns,
-                "longest_hold_ns": record.longest_hold_ns,
-            }
-        case Loss(what, count, from_ns, to_ns):
-            times = {"from_ktime_ns": from_ns, "to_ktime_ns": to_ns}
-            return {"kind": Kind.LOSS, "what": what, "seen": count, **times}
-        case Shed(what, why, from_ns, to_ns):
-            times = {"from_ktime_ns": from_ns, "to_ktime_ns": to_ns}
-            return {"kind": Kind.SHED, "what": what, "why": why, **times}
-        case SessionEnd(end_ns, why):
-            return {"kind": Kind.SESSION_END, "from_ktime_ns": end_ns, "why": why}
+    if isinstance(record, Hold):
+        return _hold_row(record, stack_ids)
+    return _WRITERS[type(record)](record)
+
+
+def _thread_row(totals: ThreadTotals) -> Row:
+    return {
+        "kind": Kind.THREAD_TOTALS,
+        "tid": totals.tid,
+        "what": totals.name,
+        "flags": HoldFlag.IS_OPEN if totals.has_hub else 0,
+        "switches": totals.switches,
+        "holds": totals.holds,
+        "running_ns": totals.holding_ns,
+        "waiting_ns": totals.hub_ns,
+        "idle_ns": totals.idle_ns,
+        "longest_hold_ns": totals.longest_hold_ns,
+        "unwatched_ns": totals.unwatched_ns,
+        "unwatched_switches": totals.unwatched_switches,
+    }
+
+
+def _times_row(kind: Kind, record: Loss | Shed | StolenTime, **columns: Any) -> Row:
+    times = {"from_ktime_ns": record.from_ktime_ns, "to_ktime_ns": record.to_ktime_ns}
+    return {"kind": kind, **times, **columns}
 
 
 def _hold_row(hold: Hold, stack_ids: Mapping[Stack, int]) -> Row:
@@ -182,11 +188,32 @@ def _hold_row(hold: Hold, stack_ids: Mapping[Stack, int]) -> Row:
         "piece_reasons": [piece.reason for piece in hold.pieces],
         "piece_durations_ns": [piece.duration_ns for piece in hold.pieces],
         "piece_counts": [piece.count for piece in hold.pieces],
+        "uncertainty_ns": hold.uncertainty_ns,
+        **_kind_columns(hold.kind),
     }
 
 
+def _kind_columns(kind: Code | None) -> Row:
+    if kind is None:
+        return {}
+    return {
+        "kind_known": 1,
+        "kind_function": kind.function,
+        "kind_file": kind.file,
+        "kind_first_line": kind.first_line,
+        "kind_origin": ORIGIN_NUMBERS[kind.origin],
+    }
+
+
+def _kind_of(row: Row) -> Code | None:
+    if not row["kind_known"]:
+        return None
+    names = row["kind_function"], row["kind_file"], row["kind_first_line"]
+    return Code(*names, origin_of(row["kind_origin"]))
+
+
 def _greenlet_row(totals: GreenletTotals) -> Row:
-    row = {
+    return {
         "kind": Kind.GREENLET_TOTALS,
         "tid": totals.tid,
         "flags": HoldFlag.IS_HUB if totals.is_hub else 0,
@@ -197,16 +224,58 @@ def _greenlet_row(totals: GreenletTotals) -> Row:
         "running_ns": totals.running_ns,
         "waiting_ns": totals.waiting_ns,
         "longest_hold_ns": totals.longest_hold_ns,
+        **_kind_columns(totals.kind),
     }
-    if totals.kind is None:
+
+
+def _running_row(totals: RunningTotals) -> Row:
+    row = {
+        "kind": Kind.RUNNING_TOTALS,
+        "tid": totals.tid,
+        "seen": totals.samples,
+        "running_ns": totals.running_ns,
+        **_kind_columns(totals.kind),
+    }
+    function = totals.function
+    if function is None:
         return row
     return row | {
-        "kind_known": 1,
-        "kind_function": totals.kind.function,
-        "kind_file": totals.kind.file,
-        "kind_first_line": totals.kind.first_line,
-        "kind_origin": ORIGIN_NUMBERS[totals.kind.origin],
+        "function_known": 1,
+        "function": function.function,
+        "function_file": function.file,
+        "function_first_line": function.first_line,
+        "function_origin": ORIGIN_NUMBERS[function.origin],
     }
+
+
+def _cost_row(cost: AgentCost) -> Row:
+    return {
+        "kind": Kind.AGENT_COST,
+        "from_ktime_ns": cost.from_ktime_ns,
+        "to_ktime_ns": cost.to_ktime_ns,
+        "seen": cost.hits,
+        "cost_ns": cost.cost_ns,
+        "budget_ns": cost.budget_ns,
+        "cpu_ns": cost.cpu_ns,
+        "rss_bytes": cost.rss_bytes,
+    }
+
+
+_WRITERS: Final[Mapping[type, Callable[[Any], Row]]] = {
+    GreenletTotals: _greenlet_row,
+    ThreadTotals: _thread_row,
+    RunningTotals: _running_row,
+    AgentCost: _cost_row,
+    StolenTime: lambda it: _times_row(Kind.STOLEN_TIME, it, duration_ns=it.stolen_ns, seen=it.cpus),
+    HubProcess: lambda it: {"kind": Kind.HUB_PROCESS, "tid": it.pid, "what": it.command},
+    Loss: lambda it: _times_row(Kind.LOSS, it, what=it.what, seen=it.count),
+    Shed: lambda it: _times_row(Kind.SHED, it, what=it.what, why=it.why),
+    SessionEnd: lambda it: {
+        "kind": Kind.SESSION_END,
+        "from_ktime_ns": it.end_ktime_ns,
+        "why": it.why,
+    },
+}
 
 
 def record_of(row: Row, stacks: Mapping[int, Stack]) -> Record | None:
@@ -231,6 +300,8 @@ def _thread_of(row: Row) -> ThreadTotals:
         hub_ns=row["waiting_ns"],
         idle_ns=row["idle_ns"],
         longest_hold_ns=row["longest_hold_ns"],
+        unwatched_ns=row["unwatched_ns"],
+        unwatched_switches=row["unwatched_switches"],
     )
 
 
@@ -255,17 +326,15 @@ def _hold_of(row: Row, stacks: Mapping[int, Stack]) -> Hold:
             HoldPiece(stacks.get(stack_id, _LOST_STACK), reason, duration_ns, count)
             for stack_id, reason, duration_ns, count in pieces
         ),
+        kind=_kind_of(row),
+        uncertainty_ns=row["uncertainty_ns"],
     )
 
 
 def _greenlet_of(row: Row) -> GreenletTotals:
-    kind = None
-    if row["kind_known"]:
-        origin = origin_of(row["kind_origin"])
-        kind = Code(row["kind_function"], row["kind_file"], row["kind_first_line"], origin)
     return GreenletTotals(
         tid=row["tid"],
-        kind=kind,
+        kind=_kind_of(row),
         is_hub=bool(row["flags"] & HoldFlag.IS_HUB),
         seen=row["seen"],
         ended=row["ended"],
@@ -277,10 +346,38 @@ def _greenlet_of(row: Row) -> GreenletTotals:
     )
 
 
+def _running_of(row: Row) -> RunningTotals:
+    function = None
+    if row["function_known"]:
+        names = row["function"], row["function_file"], row["function_first_line"]
+        function = Code(*names, origin_of(row["function_origin"]))
+    return RunningTotals(row["tid"], _kind_of(row), function, row["seen"], row["running_ns"])
+
+
+def _cost_of(row: Row) -> AgentCost:
+    return AgentCost(
+        from_ktime_ns=row["from_ktime_ns"],
+        to_ktime_ns=row["to_ktime_ns"],
+        hits=row["seen"],
+        cost_ns=row["cost_ns"],
+        budget_ns=row["budget_ns"],
+        cpu_ns=row["cpu_ns"],
+        rss_bytes=row["rss_bytes"],
+    )
+
+
+def _stolen_of(row: Row) -> StolenTime:
+    return StolenTime(row["from_ktime_ns"], row["to_ktime_ns"], row["duration_ns"], row["seen"])
+
+
 _READERS: Final[Mapping[int, Callable[[Row], Record]]] = {
     Kind.GREENLET_TOTALS: _greenlet_of,
     Kind.THREAD_TOTALS: _thread_of,
     Kind.LOSS: lambda row: Loss(row["what"], row["seen"], row["from_ktime_ns"], row["to_ktime_ns"]),
     Kind.SHED: lambda row: Shed(row["what"], row["why"], row["from_ktime_ns"], row["to_ktime_ns"]),
+    Kind.RUNNING_TOTALS: _running_of,
+    Kind.AGENT_COST: _cost_of,
+    Kind.STOLEN_TIME: _stolen_of,
+    Kind.HUB_PROCESS: lambda row: HubProcess(row["tid"], row["what"]),
     Kind.SESSION_END: lambda row: SessionEnd(row["from_ktime_ns"], row["why"]),
 }

@@ -69,3 +69,17 @@ CREATE TABLE IF NOT EXISTS records (
     idle_ns UInt64,
     longest_hold_ns UInt64
 ) ENGINE = MergeTree() ORDER BY (session_id, number, position);
+
+-- Columns that came later: a store that an earlier version made gets them when it is opened.
+ALTER TABLE records ADD COLUMN IF NOT EXISTS uncertainty_ns UInt64;  -- of a hold
+ALTER TABLE records ADD COLUMN IF NOT EXISTS unwatched_ns UInt64;  -- of a thread
+ALTER TABLE records ADD COLUMN IF NOT EXISTS unwatched_switches UInt64;
+ALTER TABLE records ADD COLUMN IF NOT EXISTS function_known UInt8;  -- the function that ran:
+ALTER TABLE records ADD COLUMN IF NOT EXISTS function String;
+ALTER TABLE records ADD COLUMN IF NOT EXISTS function_file String;
+ALTER TABLE records ADD COLUMN IF NOT EXISTS function_first_line UInt64;
+ALTER TABLE records ADD COLUMN IF NOT EXISTS function_origin UInt8;
+ALTER TABLE records ADD COLUMN IF NOT EXISTS cost_ns UInt64;  -- of the probes
+ALTER TABLE records ADD COLUMN IF NOT EXISTS budget_ns UInt64;
+ALTER TABLE records ADD COLUMN IF NOT EXISTS cpu_ns UInt64;  -- of the agent
+ALTER TABLE records ADD COLUMN IF NOT EXISTS rss_bytes UInt64;

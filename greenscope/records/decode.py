@@ -15,18 +15,22 @@ import zstandard
 
 from greenscope.errors import RecordingError
 from greenscope.model import (
+    AgentCost,
     Code,
     Frame,
     GreenletTotals,
     Hold,
     HoldPiece,
+    HubProcess,
     Loss,
     Reason,
     Record,
+    RunningTotals,
     Session,
     SessionEnd,
     Shed,
     Stack,
+    StolenTime,
     ThreadTotals,
 )
 from greenscope.records.kinds import (
@@ -244,8 +248,20 @@ class _Decoder:
         columns = [_list(column) for column in fields[1:11]]
         threads, greenlets, starts, durations, more_off, hold_flags, lengths = columns[:7]
         pieces = self._pieces(*columns[7:])
-        for thread, greenlet, start, duration, more, flags, length in zip(
-            threads, greenlets, starts, durations, more_off, hold_flags, lengths, strict=True
+        # Columns that earlier writers did not have.
+        kinds = _list(fields[11]) if len(fields) > 11 else [None] * len(threads)
+        uncertainties = _list(fields[12]) if len(fields) > 12 else [0] * len(threads)
+        for thread, greenlet, start, duration, more, flags, length, kind, uncertainty in zip(
+            threads,
+            greenlets,
+            starts,
+            durations,
+            more_off,
+            hold_flags,
+            lengths,
+            kinds,
+            uncertainties,
+            strict=True,
         ):
             self._greenlet_id = (self._greenlet_id + _int(greenlet)) % _U64
             start_ns, duration_ns = self._since(start), _uint(duration)
@@ -262,6 +278,8 @@ class _Decoder:
                 is_open=bool(flags & HoldFlag.IS_OPEN),
                 began_before=bool(flags & HoldFlag.BEGAN_BEFORE),
                 pieces=own,
+                kind=None if kind is None else _at(self._kinds, kind)[0],
+                uncertainty_ns=_uint(uncertainty),
             )
 
     def _pieces(
@@ -298,7 +316,32 @@ class _Decoder:
             hub_ns=_uint(fields[7]),
             idle_ns=_uint(fields[8]),
             longest_hold_ns=_uint(fields[9]),
+            unwatched_ns=_uint(fields[10]) if len(fields) > 10 else 0,
+            unwatched_switches=_uint(fields[11]) if len(fields) > 11 else 0,
         )
+
+    def running_totals(self, fields: list[Any]) -> RunningTotals:
+        kind, function = (
+            None if number is None else _at(self._codes, number) for number in fields[2:4]
+        )
+        return RunningTotals(
+            tid=_at(self._threads, fields[1]),
+            kind=kind,
+            function=function,
+            samples=_uint(fields[4]),
+            running_ns=_uint(fields[5]),
+        )
+
+    def agent_cost(self, fields: list[Any]) -> AgentCost:
+        from_ns, to_ns = self._since(fields[1]), self._since(fields[2])
+        return AgentCost(from_ns, to_ns, *(_uint(fields[index]) for index in range(3, 8)))
+
+    def stolen_time(self, fields: list[Any]) -> StolenTime:
+        from_ns, to_ns = self._since(fields[1]), self._since(fields[2])
+        return StolenTime(from_ns, to_ns, _uint(fields[3]), _uint(fields[4]))
+
+    def hub_process(self, fields: list[Any]) -> HubProcess:
+        return HubProcess(_uint(fields[1]), _at(self._strings, fields[2]))
 
     def loss(self, fields: list[Any]) -> Loss:
         what, count = _at(self._strings, fields[1]), _uint(fields[2])
@@ -327,4 +370,8 @@ _RECORDS: dict[int, Callable[[_Decoder, list[Any]], Record]] = {
     Kind.LOSS: _Decoder.loss,
     Kind.SHED: _Decoder.shed,
     Kind.SESSION_END: _Decoder.session_end,
+    Kind.RUNNING_TOTALS: _Decoder.running_totals,
+    Kind.AGENT_COST: _Decoder.agent_cost,
+    Kind.STOLEN_TIME: _Decoder.stolen_time,
+    Kind.HUB_PROCESS: _Decoder.hub_process,
 }

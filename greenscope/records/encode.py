@@ -10,16 +10,20 @@ import msgpack  # type: ignore[import-untyped]
 import zstandard
 
 from greenscope.model import (
+    AgentCost,
     Code,
     Frame,
     GreenletTotals,
     Hold,
+    HubProcess,
     Loss,
     Record,
+    RunningTotals,
     Session,
     SessionEnd,
     Shed,
     Stack,
+    StolenTime,
     ThreadTotals,
 )
 from greenscope.records.kinds import (
@@ -36,7 +40,17 @@ _ZSTD_LEVEL = 9
 _U64 = 1 << 64
 _HOLD_BYTES = 24
 
-_Other = GreenletTotals | ThreadTotals | Loss | Shed | SessionEnd
+_Other = (
+    GreenletTotals
+    | ThreadTotals
+    | RunningTotals
+    | AgentCost
+    | StolenTime
+    | HubProcess
+    | Loss
+    | Shed
+    | SessionEnd
+)
 
 
 def encode_session(session: Session) -> bytes:
@@ -78,6 +92,8 @@ class _Run:
     places: list[int] = field(default_factory=list)
     piece_durations: list[int] = field(default_factory=list)
     counts: list[int] = field(default_factory=list)
+    kinds: list[int] = field(default_factory=list)
+    uncertainties: list[int] = field(default_factory=list)
 
 
 def _piece_durations(hold: Hold) -> list[int]:
@@ -138,13 +154,27 @@ class BatchEncoder:
                 return self._greenlet_totals(record)
             case ThreadTotals():
                 return self._thread_totals(record)
+            case RunningTotals():
+                return self._running_totals(record)
+            case HubProcess(pid, command):
+                return [Kind.HUB_PROCESS, pid, self._text(command)]
+            case SessionEnd(end_ns, why):
+                return [Kind.SESSION_END, self._since(end_ns), self._text(why)]
+            case _:
+                return self._stretch(record)
+
+    def _stretch(self, record: AgentCost | StolenTime | Loss | Shed) -> list[Any]:
+        """What is told of a stretch of the watch."""
+        match record:
+            case AgentCost():
+                return self._agent_cost(record)
+            case StolenTime(from_ns, to_ns, stolen_ns, cpus):
+                return [Kind.STOLEN_TIME, *self._times(from_ns, to_ns), stolen_ns, cpus]
             case Loss(what, count, from_ns, to_ns):
                 return [Kind.LOSS, self._text(what), count, *self._times(from_ns, to_ns)]
             case Shed(what, why, from_ns, to_ns):
                 texts = self._text(what), self._text(why)
                 return [Kind.SHED, *texts, *self._times(from_ns, to_ns)]
-            case SessionEnd(end_ns, why):
-                return [Kind.SESSION_END, self._since(end_ns), self._text(why)]
 
     def _add_hold(self, hold: Hold) -> None:
         flags = HoldFlag.IS_HUB if hold.is_hub else 0
@@ -163,6 +193,8 @@ class BatchEncoder:
         run.places += (self._place(piece.stack, piece.reason) for piece in hold.pieces)
         run.piece_durations += _piece_durations(hold)
         run.counts += (piece.count for piece in hold.pieces)
+        run.kinds.append(self._greenlet_kind(hold.kind, hold.is_hub))
+        run.uncertainties.append(hold.uncertainty_ns)
 
     def _end_run(self) -> None:
         if self._run.threads:
@@ -196,6 +228,29 @@ class BatchEncoder:
             totals.hub_ns,
             totals.idle_ns,
             totals.longest_hold_ns,
+            totals.unwatched_ns,
+            totals.unwatched_switches,
+        ]
+
+    def _running_totals(self, totals: RunningTotals) -> list[Any]:
+        return [
+            Kind.RUNNING_TOTALS,
+            self._thread(totals.tid),
+            None if totals.kind is None else self._code(totals.kind),
+            None if totals.function is None else self._code(totals.function),
+            totals.samples,
+            totals.running_ns,
+        ]
+
+    def _agent_cost(self, cost: AgentCost) -> list[Any]:
+        return [
+            Kind.AGENT_COST,
+            *self._times(cost.from_ktime_ns, cost.to_ktime_ns),
+            cost.hits,
+            cost.cost_ns,
+            cost.budget_ns,
+            cost.cpu_ns,
+            cost.rss_bytes,
         ]
 
     # Times and ids as differences.

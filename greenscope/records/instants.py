@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from greenscope.model import Hold, Loss, Record, SessionEnd, Shed
+from greenscope.model import AgentCost, Hold, Loss, Record, SessionEnd, Shed, StolenTime
 
 
 def latest_ktime_ns(record: Record) -> int:
@@ -10,7 +10,7 @@ def latest_ktime_ns(record: Record) -> int:
     match record:
         case Hold():
             return record.start_ktime_ns + record.duration_ns
-        case Loss() | Shed():
+        case Loss() | Shed() | AgentCost() | StolenTime():
             return record.to_ktime_ns
         case SessionEnd():
             return record.end_ktime_ns

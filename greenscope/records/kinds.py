@@ -33,6 +33,10 @@ class Kind(enum.IntEnum):
     LOSS = 20
     SHED = 21
     SESSION_END = 22
+    RUNNING_TOTALS = 23
+    AGENT_COST = 24
+    STOLEN_TIME = 25
+    HUB_PROCESS = 26
 
 
 class HoldFlag(enum.IntFlag):

@@ -3,19 +3,23 @@
 from hypothesis import strategies as st
 
 from greenscope.model import (
+    AgentCost,
     Code,
     CodeOrigin,
     Frame,
     GreenletTotals,
     Hold,
     HoldPiece,
+    HubProcess,
     Loss,
     Record,
+    RunningTotals,
     Session,
     SessionEnd,
     Shed,
     Stack,
     StackStatus,
+    StolenTime,
     ThreadTotals,
 )
 
@@ -69,11 +73,14 @@ def hold(
     is_hub: bool = False,
     is_open: bool = False,
     began_before: bool = False,
+    kind: Code | None = None,
+    uncertainty_ns: int = 0,
 ) -> Hold:
     duration_ns = sum(piece.duration_ns for piece in pieces)
     on_cpu_ns = sum(piece.duration_ns for piece in pieces if piece.reason in ("cpu", "gc"))
     flags = is_hub, is_open, began_before
-    return Hold(tid, greenlet_id, start_ns, duration_ns, on_cpu_ns, *flags, pieces)
+    times = start_ns, duration_ns, on_cpu_ns
+    return Hold(tid, greenlet_id, *times, *flags, pieces, kind, uncertainty_ns)
 
 
 RECEIVE = Stack((stdlib("recv_into"), frame("charge_card", line=41), frame("handle", line=10)))
@@ -91,6 +98,8 @@ def sample_records() -> list[Record]:
         start_ns=START + 200 * MS,
         greenlet_id=2**64 - 1,
         began_before=True,
+        kind=COMPUTE.frames[-1].code,
+        uncertainty_ns=1 * MS,
     )
     hub = hold(
         piece(CALLBACK, "cpu", 15 * MS), start_ns=START + 100 * MS, is_hub=True, greenlet_id=0
@@ -103,7 +112,12 @@ def sample_records() -> list[Record]:
         second,
         hub,
         ThreadTotals(4711, "gunicorn: wörker", True, 500, 300, 155 * MS, 15 * MS, 830 * MS, 0),
-        ThreadTotals(4712, "", False, 0, 0, 0, 0, 0, 0),
+        ThreadTotals(4712, "", False, 0, 0, 0, 0, 0, 0, 250 * MS, 90_000),
+        RunningTotals(4711, worker, RECEIVE.frames[1].code, 24, 120 * MS),
+        RunningTotals(4712, None, None, 1, 5 * MS),
+        AgentCost(START, START + SECOND, 500, 400_000, 20 * MS, 9 * MS, 48 << 20),
+        StolenTime(START, START + SECOND, 30 * MS, 2),
+        HubProcess(7652, "gunicorn: wörker"),
         Loss("events", 12, START, START + SECOND),
         Loss("events", 3, START + SECOND, START + 2 * SECOND),
         Shed("wait stacks", "the budget", START, START + 2 * SECOND),
@@ -136,7 +150,9 @@ def _holds(draw: st.DrawFn) -> Hold:
     duration_ns = sum(piece.duration_ns for piece in pieces) if exact else draw(_time)
     on_cpu_ns = draw(st.integers(0, duration_ns))
     flags = draw(st.tuples(st.booleans(), st.booleans(), st.booleans()))
-    return Hold(draw(_u64), draw(_u64), draw(_time), duration_ns, on_cpu_ns, *flags, pieces)
+    times = draw(_time), duration_ns, on_cpu_ns
+    known = draw(st.none() | _codes), draw(_time)
+    return Hold(draw(_u64), draw(_u64), *times, *flags, pieces, *known)
 
 
 _seven = (_u64,) * 7
@@ -144,7 +160,11 @@ HOLDS = _holds()
 RECORDS = st.one_of(
     HOLDS,
     st.builds(GreenletTotals, _u64, st.none() | _codes, st.booleans(), *_seven),
-    st.builds(ThreadTotals, _u64, _text, st.booleans(), *_seven[:6]),
+    st.builds(ThreadTotals, _u64, _text, st.booleans(), *_seven, _u64),
+    st.builds(RunningTotals, _u64, st.none() | _codes, st.none() | _codes, _u64, _u64),
+    st.builds(AgentCost, _time, _time, *_seven[:5]),
+    st.builds(StolenTime, _time, _time, _u64, _u64),
+    st.builds(HubProcess, _u64, _text),
     st.builds(Loss, _text, _u64, _time, _time),
     st.builds(Shed, _text, _text, _time, _time),
     st.builds(SessionEnd, _time, _text),
