@@ -14,7 +14,8 @@ from greenscope.bpf.loader import Kernel, Limits, syscall_name
 from greenscope.errors import TargetNotFound
 from greenscope.offsets.program import Program, poll_places
 from greenscope.offsets.table import InstrKind
-from greenscope.rebuild.first_look import first_look
+from greenscope.rebuild.first_look import FirstLook, first_look, idle_since
+from greenscope.rebuild.hubs import loop_codes, thread_hubs
 from greenscope.rebuild.stacks import StackResolver, role_of
 from greenscope.target.elf import ElfError
 from greenscope.target.greenlet import GreenletPlaces, greenlet_places
@@ -141,10 +142,34 @@ class Attachment:
             # Its threads are known since their first switch, and not to be written over.
             self._kernel.add_target(program.process.pid, self._target(), {})
             return
-        looks = first_look(program, self._memory, self._resolver, syscall_name, time.monotonic_ns())
+        hubs = thread_hubs(program, self._memory)
+        self.learn_roles(loop_codes(program, self._memory))
+        looks = first_look(
+            program, self._memory, self._resolver, syscall_name, time.monotonic_ns(), hubs
+        )
         self.learn_roles(look.outermost_code for look in looks)
+        self.learn_roles(hub.run_code for hub in hubs.values())
+        pid = program.process.pid
+        for look in looks:
+            if look.hub is not None:
+                address, greenlet = look.hub
+                self._kernel.greenlets[abi.GreenletKey(addr=address, tgid=pid)] = greenlet
         threads = {look.tid: look.thread for look in looks}
-        self._kernel.add_target(program.process.pid, self._target(), threads)
+        self._kernel.add_target(pid, self._target(), threads)
+        self._look_again(looks)
+
+    def _look_again(self, looks: Iterable[FirstLook]) -> None:
+        """Finds the hubs that fell asleep after the first look and before the watch began."""
+        for look in looks:
+            if look.thread.off_since_ns:
+                continue
+            if not idle_since(look, self._program, self._memory, self._resolver, syscall_name):
+                continue
+            # Read after /proc was: whoever has moved since then has told so by itself.
+            now = self._kernel.threads.get(abi.u32(look.tid))
+            if now is not None and not now.off_since_ns and now.hold_id == 0 and now.began_before:
+                # Should it wake up meanwhile, it is found running (gs_wake_unseen).
+                self._kernel.threads[abi.u32(look.tid)] = look.thread
 
     def _attach_gc(self) -> None:
         path = self._program.python.file.readable_path()

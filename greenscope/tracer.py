@@ -21,6 +21,7 @@ from greenscope.model import Hold, Loss, Record, Session, SessionEnd, Shed
 from greenscope.offsets.program import Program
 from greenscope.rebuild.frames import decode_stack
 from greenscope.rebuild.holds import HoldAssembler
+from greenscope.rebuild.hubs import thread_hubs
 from greenscope.rebuild.stacks import StackResolver
 from greenscope.rebuild.totals import (
     GreenletBooks,
@@ -74,9 +75,10 @@ class Tracer:
         self._memory = LiveMemory(program.process.pid)
         self._resolver = StackResolver(self._memory, program.offsets)
         self._attachment = Attachment(program, kernel, options, self._memory, self._resolver, early)
-        self._assembler = HoldAssembler(self._resolver, syscall_name)
+        self._assembler = HoldAssembler(self._resolver, syscall_name, options.threshold_ns)
         self._greenlets = GreenletBooks(self._resolver)
         self._threads = ThreadBooks()
+        self._hubs: set[int] = set()  # threads on which a hub was found, though not by a probe
         self._assumed: dict[int, deque[Hold]] = {}
         self._overflowed: Counter[int] = Counter()  # by thread: what _assumed had no room for
         self._own_tids: dict[int, int] = {}
@@ -136,10 +138,6 @@ class Tracer:
         """Ends the watch: the rest of the events, open holds, sums, and the end itself."""
         now_ns = time.monotonic_ns()
         records: list[Record] = list(self._drain())
-        if self.program.has_gevent:
-            # Where the ring was too small, the stack that shows the hub may never have come.
-            for tid in list(self._assumed):
-                records.extend(self._release_assumed(tid))
         records.extend(self._open_holds(now_ns))
         records.extend(self._flush(now_ns, final=True))
         for what, why in self._attachment.shed.items():
@@ -171,21 +169,42 @@ class Tracer:
 
     def _hold(self, event: abi.Event) -> Iterator[Hold]:
         """Names a finished hold; on a thread where no hub was seen yet it waits for one."""
-        hold = self._assembler.hold(event, self._own_tid(event.tid))
-        if event.flags & abi.FLAG_ASSUMED:
-            waiting = self._assumed.setdefault(event.tid, deque(maxlen=MAX_ASSUMED))
-            self._overflowed[event.tid] += len(waiting) == MAX_ASSUMED
-            waiting.append(hold)
-            return
-        yield from self._release_assumed(event.tid)
-        self.progress.holds += 1
-        yield hold
+        for hold in self._judge(event):
+            if event.flags & abi.FLAG_ASSUMED and event.tid not in self._hubs:
+                waiting = self._assumed.setdefault(event.tid, deque(maxlen=MAX_ASSUMED))
+                self._overflowed[event.tid] += len(waiting) == MAX_ASSUMED
+                waiting.append(hold)
+                continue
+            yield from self._release_assumed(event.tid)
+            self.progress.holds += 1
+            yield hold
+
+    def _judge(self, event: abi.Event, is_open: bool = False) -> tuple[Hold, ...]:
+        """The holds in a HOLD event; what the hub polled meanwhile goes to its own account."""
+        judged = self._assembler.hold(event, self._own_tid(event.tid), is_open)
+        if judged.idle_ns:
+            self._hubs.add(event.tid)
+            self._greenlets.waited(event.greenlet_id, judged.idle_ns)
+        is_hub = event.flags & abi.FLAG_HUB
+        counted = 0 if event.flags & abi.FLAG_UNDECIDED else 1
+        self._threads.correct(
+            event.tid,
+            holds=0 if is_open else len(judged.holds) - counted,
+            hub_idle_ns=judged.idle_ns if is_hub else 0,
+            other_idle_ns=0 if is_hub else judged.idle_ns,
+        )
+        return judged.holds
 
     # Sums and endings.
 
     def _flush(self, now_ns: int, final: bool) -> Iterator[Record]:
         living_due = final or now_ns - self._last_living_ns >= LIVING_INTERVAL_NS
         threads = {key.value: thread for key, thread in self._kernel.threads.items()}
+        self._find_hubs(threads)
+        if not final:
+            for thread in threads.values():
+                if thread.undecided:
+                    thread.hold_start_ns = now_ns  # to be counted once it is settled
         if living_due:
             self._last_living_ns = now_ns
             yield from self._greenlets.totals(self._living(threads, now_ns))
@@ -205,6 +224,15 @@ class Tracer:
         yield from self._losses(now_ns)
         self._last_flush_ns = now_ns
 
+    def _find_hubs(self, threads: dict[int, abi.Thread]) -> None:
+        """Marks the threads that have a hub of which no probe has told, by the target's memory."""
+        unseen = [tid for tid, thread in threads.items() if thread.has_hub != abi.Hub.SEEN]
+        if unseen and not self._hubs.issuperset(unseen):
+            found = thread_hubs(self.program, self._memory)
+            self._hubs.update(tid for tid in unseen if self._own_tid(tid) in found)
+        for tid in self._hubs & threads.keys():
+            threads[tid].has_hub = abi.Hub.SEEN
+
     def _release_assumed(self, tid: int) -> Iterator[Hold]:
         self._dropped += self._overflowed.pop(tid, 0)
         for hold in self._assumed.pop(tid, ()):
@@ -217,6 +245,7 @@ class Tracer:
         self._assembler.forget(tid)
         self._assumed.pop(tid, None)
         self._overflowed.pop(tid, None)
+        self._hubs.discard(tid)
         self._own_tids.pop(tid, None)
 
     def _own_tid(self, tid: int) -> int:
@@ -237,17 +266,20 @@ class Tracer:
 
     def _open_holds(self, now_ns: int) -> Iterator[Hold]:
         """Holds that last longer than the watch."""
-        for key, thread in self._kernel.threads.items():
-            # A main thread that was stuck all the time has shown no hub; with gevent loaded it
-            # has one.
-            assumed = thread.has_hub == abi.Hub.ASSUMED and self.program.has_gevent
-            has_hub = thread.has_hub == abi.Hub.SEEN or assumed
-            matters = has_hub and not thread.idle and thread.role != abi.Role.WORKER
+        threads = {key.value: thread for key, thread in self._kernel.threads.items()}
+        self._find_hubs(threads)
+        for tid, thread in threads.items():
+            if thread.has_hub != abi.Hub.SEEN and not thread.undecided:
+                continue
+            holds: tuple[Hold, ...] = ()
+            matters = not thread.idle and thread.role != abi.Role.WORKER
             if matters and now_ns - thread.hold_start_ns >= self._options.threshold_ns:
-                event = self._assembler.open_hold(key.value, thread, now_ns)
-                self.progress.holds += 1
-                own_tid = self._own_tid(key.value)
-                yield self._assembler.hold(event, own_tid, is_open=not thread.exited)
+                event = self._assembler.open_hold(tid, thread, now_ns)
+                holds = self._judge(event, is_open=not thread.exited)
+            if thread.has_hub == abi.Hub.SEEN or tid in self._hubs:
+                yield from self._release_assumed(tid)
+                self.progress.holds += len(holds)
+                yield from holds
 
     def _losses(self, now_ns: int) -> Iterator[Loss]:
         lost = self._kernel.lost()

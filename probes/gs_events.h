@@ -31,6 +31,8 @@ enum gs_off_kind {
 #define GS_FLAG_GC		0x04	/* inside a garbage collection */
 #define GS_FLAG_IN_SYSCALL	0x08	/* sample taken in kernel mode, nr is valid */
 #define GS_FLAG_ASSUMED		0x10	/* no hub was seen on this thread so far */
+#define GS_FLAG_UNDECIDED	0x20	/* may have polled as the hub: the agent tells by the stacks
+					 * of its BLOCK events; sent however short it was */
 
 struct gs_event {
 	u8 kind;		/* enum gs_event_kind */

@@ -71,6 +71,8 @@ struct gs_thread {
 	u8 stack_wanted;	/* the current greenlet has no kind_stack_id yet */
 	u8 slot;		/* of its process in gs_targets */
 	u32 tgid;
+	u8 undecided;		/* the present hold has a poll that may be the hub's own */
+	u8 pad[7];
 	/* sums since attach */
 	u64 switches;
 	u64 holds;		/* blocking ones */

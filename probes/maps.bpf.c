@@ -154,7 +154,8 @@ static __always_inline u8 gs_hold_flags(const struct gs_thread *thread)
 {
 	return (thread->role == GS_ROLE_HUB ? GS_FLAG_HUB : 0) |
 	       (thread->began_before ? GS_FLAG_BEGAN_BEFORE : 0) |
-	       (thread->has_hub == GS_HUB_ASSUMED ? GS_FLAG_ASSUMED : 0) |
+	       (thread->has_hub != GS_HUB_SEEN ? GS_FLAG_ASSUMED : 0) |
+	       (thread->undecided ? GS_FLAG_UNDECIDED : 0) |
 	       (thread->gc_since_ns ? GS_FLAG_GC : 0);
 }
 
@@ -173,10 +174,10 @@ gs_end_hold(struct gs_thread *thread, const struct gs_target *target, u32 tid, u
 		thread->hub_ns += length;
 	else
 		thread->holding_ns += length;
-	if (gs_hold_matters(thread)) {
-		if (length > thread->longest_hold_ns)
+	if (gs_hold_matters(thread) || thread->undecided) {
+		if (length > thread->longest_hold_ns && !thread->undecided)
 			thread->longest_hold_ns = length;
-		if (length >= target->threshold_ns) {
+		if (length >= target->threshold_ns || thread->undecided) {
 			struct gs_event event = {
 				.kind = GS_EVENT_HOLD,
 				.flags = gs_hold_flags(thread),
@@ -193,7 +194,8 @@ gs_end_hold(struct gs_thread *thread, const struct gs_target *target, u32 tid, u
 				.gc_ns = thread->gc_ns,
 			};
 
-			thread->holds++;
+			if (!thread->undecided)
+				thread->holds++;
 			gs_send(&event);
 		}
 	}
@@ -208,6 +210,19 @@ static __always_inline void gs_begin_hold(struct gs_thread *thread, u64 now)
 	thread->preempted_ns = 0;
 	thread->gc_ns = 0;
 	thread->began_before = 0;
+	thread->undecided = 0;
+}
+
+/*
+ * A thread that woke up between the agent's look at it and the begin of the watch is still marked
+ * idle while it runs. From when on, nobody knows.
+ */
+static __always_inline void gs_wake_unseen(struct gs_thread *thread, u64 now)
+{
+	thread->idle = 0;
+	thread->off_since_ns = 0;
+	gs_begin_hold(thread, now);
+	thread->began_before = 1;
 }
 
 /* Sends the sums of a greenlet that is no more, and forgets it. */

@@ -53,7 +53,11 @@ int gs_on_sample(struct gs_perf_context *ctx)
 	struct gs_walk *walk;
 	int zero = 0;
 
-	if (!thread || thread->exited || !gs_hold_matters(thread))
+	if (!thread || thread->exited)
+		return 0;
+	if (thread->idle)
+		gs_wake_unseen(thread, now);
+	if (!gs_hold_matters(thread))
 		return 0;
 	target = gs_target_of(thread);
 	walk = gs_sampler_walk.lookup(&zero);

@@ -14,23 +14,35 @@ static __always_inline bool gs_is_poll(s32 nr)
 	       nr == GS_NR_PSELECT6 || nr == GS_NR_IO_URING_ENTER;
 }
 
-/* The hub is idle when it polls and no callback of its is on the stack. */
-static __always_inline bool
-gs_hub_polls(const struct gs_thread *thread, const struct gs_walk *walk)
+/*
+ * The hub is idle when it polls and no callback of its is on the stack. What cannot be told yet,
+ * as the agent has not named the code so far, is for the agent to decide.
+ */
+static __always_inline bool gs_hub_polls(struct gs_thread *thread, const struct gs_walk *walk)
 {
 	u64 innermost = walk->frames[0].code_addr & ~7ULL;
 	u8 *role;
 
-	if (thread->role != GS_ROLE_HUB || !gs_is_poll(thread->off_nr) ||
-	    walk->head.status != GS_WALK_COMPLETE || !walk->head.nr_frames)
+	if (!gs_is_poll(thread->off_nr))
 		return false;
+	if (thread->role != GS_ROLE_HUB) {
+		thread->undecided |= thread->role == GS_ROLE_UNKNOWN;
+		return false;
+	}
+	/* No frame could be read: a hub that polls is most likely idle. */
+	if (!walk->head.nr_frames)
+		return true;
 	role = gs_roles.lookup(&innermost);
+	if (!role)
+		thread->undecided = 1;
 	return role && (*role == GS_ROLE_HUB || *role == GS_ROLE_LOOP);
 }
 
 /* Notes that a traced thread leaves the CPU. Gives whether its stack is wanted. */
 static __always_inline bool gs_leave_cpu(struct gs_thread *thread, u64 now, bool voluntary)
 {
+	if (thread->idle)
+		gs_wake_unseen(thread, now);
 	thread->off_since_ns = now;
 	thread->off_stack_id = 0;
 	thread->off_nr = -1;
@@ -45,7 +57,10 @@ static __always_inline bool gs_leave_cpu(struct gs_thread *thread, u64 now, bool
 	}
 	if (thread->off_kind != GS_OFF_BLOCKED && gs_just_switched(thread, now))
 		return false;
-	return gs_hold_matters(thread);
+	/* A poll of what may be a hub that was not seen yet is looked at on any thread. */
+	return gs_hold_matters(thread) ||
+	       (thread->off_kind == GS_OFF_BLOCKED && thread->role != GS_ROLE_WORKER &&
+		thread->role != GS_ROLE_GREENLET && gs_is_poll(thread->off_nr));
 }
 
 static __always_inline void
@@ -57,7 +72,7 @@ gs_begin_idle(struct gs_thread *thread, const struct gs_target *target, u32 tid,
 
 	if (hub) {
 		hub->running_ns += length;
-		if (length > hub->longest_hold_ns)
+		if (length > hub->longest_hold_ns && !thread->undecided)
 			hub->longest_hold_ns = length;
 	}
 	thread->idle = 1;
@@ -100,9 +115,10 @@ static __always_inline void gs_come_back(struct gs_thread *thread, u32 tid, u64 
 	else
 		thread->blocked_ns += length;
 	/* Short blocks matter once the hold is old: a thousand of them make a long one. */
-	if (gs_hold_matters(thread) &&
-	    (length >= target->min_block_ns ||
-	     now - thread->hold_start_ns >= target->sample_age_ns)) {
+	if (thread->undecided ||
+	    (gs_hold_matters(thread) &&
+	     (length >= target->min_block_ns ||
+	      now - thread->hold_start_ns >= target->sample_age_ns))) {
 		struct gs_event event = {
 			.kind = GS_EVENT_BLOCK,
 			.flags = gs_hold_flags(thread),

@@ -87,6 +87,7 @@ FLAG_BEGAN_BEFORE = 0x02
 FLAG_GC = 0x04
 FLAG_IN_SYSCALL = 0x08
 FLAG_ASSUMED = 0x10
+FLAG_UNDECIDED = 0x20
 
 POLLS = (
     "epoll_wait",
@@ -177,6 +178,8 @@ class Thread(ctypes.Structure):
         ("stack_wanted", ctypes.c_uint8),
         ("slot", ctypes.c_uint8),
         ("tgid", ctypes.c_uint32),
+        ("undecided", ctypes.c_uint8),
+        ("pad", ctypes.c_uint8 * 7),
         ("switches", ctypes.c_uint64),
         ("holds", ctypes.c_uint64),
         ("holding_ns", ctypes.c_uint64),

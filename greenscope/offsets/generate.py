@@ -17,7 +17,8 @@ from collections.abc import Sequence
 ROWS = pathlib.Path(__file__).with_name("rows.py")
 
 # field of InterpreterOffsets: C expression. Sources: Include/internal/pycore_runtime.h,
-# pycore_interp.h, pycore_frame.h, Include/cpython/{pystate,code,unicodeobject,bytesobject}.h.
+# pycore_interp.h, pycore_frame.h, pycore_dict.h, pycore_moduleobject.h, Include/cpython/{pystate,
+# code,unicodeobject,bytesobject,dictobject,tupleobject,funcobject,object}.h.
 COMMON = {
     "runtime_interpreters_head": "offsetof(_PyRuntimeState, interpreters.head)",
     "tstate_next": "offsetof(PyThreadState, next)",
@@ -28,12 +29,28 @@ COMMON = {
     "unicode_state": "offsetof(PyASCIIObject, state)",
     "unicode_ascii_size": "sizeof(PyASCIIObject)",
     "unicode_compact_size": "sizeof(PyCompactUnicodeObject)",
+    "object_size": "sizeof(PyObject)",
+    "object_type": "offsetof(PyObject, ob_type)",
+    "type_dict": "offsetof(PyTypeObject, tp_dict)",
+    "type_mro": "offsetof(PyTypeObject, tp_mro)",
+    "tuple_size": "offsetof(PyTupleObject, ob_base.ob_size)",
+    "tuple_items": "offsetof(PyTupleObject, ob_item)",
+    "function_code": "offsetof(PyFunctionObject, func_code)",
+    "module_dict": "offsetof(PyModuleObject, md_dict)",
     "bytes_size": "offsetof(PyBytesObject, ob_base.ob_size)",
     "bytes_data": "offsetof(PyBytesObject, ob_sval)",
 }
 BY_VERSION = {
     (3, 11): {
         "runtime_tstate_current": "offsetof(_PyRuntimeState, gilstate.tstate_current)",
+        "interp_modules": "offsetof(PyInterpreterState, modules)",
+        "tstate_dict": "offsetof(PyThreadState, dict)",
+        "dict_keys": "offsetof(PyDictObject, ma_keys)",
+        "dict_values": "offsetof(PyDictObject, ma_values)",
+        "keys_log2_index_bytes": "offsetof(PyDictKeysObject, dk_log2_index_bytes)",
+        "keys_kind": "offsetof(PyDictKeysObject, dk_kind)",
+        "keys_nentries": "offsetof(PyDictKeysObject, dk_nentries)",
+        "keys_indices": "offsetof(PyDictKeysObject, dk_indices)",
         "interp_next": "offsetof(PyInterpreterState, next)",
         "interp_threads_head": "offsetof(PyInterpreterState, threads.head)",
         "tstate_native_thread_id": "offsetof(PyThreadState, native_thread_id)",
@@ -60,6 +77,8 @@ PROGRAM = """
 #include <internal/pycore_runtime.h>
 #include <internal/pycore_interp.h>
 #include <internal/pycore_frame.h>
+#include <internal/pycore_dict.h>
+#include <internal/pycore_moduleobject.h>
 #include <stddef.h>
 #include <stdio.h>
 int main(void)

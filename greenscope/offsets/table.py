@@ -56,6 +56,22 @@ class InterpreterOffsets:
     unicode_compact_size: int
     bytes_size: int
     bytes_data: int
+    object_size: int
+    object_type: int
+    type_dict: int
+    type_mro: int
+    tuple_size: int
+    tuple_items: int
+    function_code: int
+    module_dict: int
+    interp_modules: int
+    tstate_dict: int
+    dict_keys: int
+    dict_values: int
+    keys_log2_index_bytes: int
+    keys_kind: int
+    keys_nentries: int
+    keys_indices: int
 
     @property
     def frame_span(self) -> int:

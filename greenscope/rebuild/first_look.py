@@ -2,20 +2,25 @@
 
 No probe fires for a thread that is already blocked or idle, so its stack is walked here from
 outside. A thread that runs tells by itself, at the next tick of the sampler or switch.
+Which threads have a hub is read from memory (hubs.py): a hub that computes or polls when the
+watch begins is known before its first event.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from greenscope.bpf import abi
 from greenscope.model import Stack
 from greenscope.offsets.program import Program
-from greenscope.rebuild.frames import walk_thread
-from greenscope.rebuild.stacks import StackResolver, role_of
+from greenscope.offsets.table import InterpreterOffsets
+from greenscope.rebuild.frames import RawStack, walk_thread
+from greenscope.rebuild.hubs import ThreadHub
+from greenscope.rebuild.stacks import StackResolver, is_idle_stack, role_of
 from greenscope.target.memory import ProcessMemory
 from greenscope.target.process import thread_ids, thread_ns_ids, thread_syscall
+from greenscope.target.threads import read_pointer
 
 # The kernel side's ids are odd.
 _FIRST_STACK_ID = 2
@@ -26,12 +31,14 @@ class FirstLook:
     """One thread at the begin: the state for the kernel side's map, and its outermost code.
 
     `tid` is the one of our own PID namespace.
-    `outermost_code` is 0 where the thread ran or had no frame.
+    `outermost_code` is 0 where the thread ran or had no frame. `hub` is the entry of the
+    thread's hub for the kernel side, by the address of its greenlet::Greenlet.
     """
 
     tid: int
     thread: abi.Thread
     outermost_code: int
+    hub: tuple[int, abi.Greenlet] | None = None
 
 
 def first_look(
@@ -40,8 +47,9 @@ def first_look(
     resolver: StackResolver,
     syscall_name: Callable[[int], str],
     now_ns: int,
+    hubs: Mapping[int, ThreadHub],
 ) -> list[FirstLook]:
-    """All threads that may have a hub: the main thread, and those found in one."""
+    """All threads of the interpreter; `hubs` as from thread_hubs()."""
     looks = []
     pid = program.process.pid
     # The interpreter knows its threads by their ids in its own PID namespace.
@@ -60,6 +68,11 @@ def first_look(
         )
         if tid == pid and program.has_gevent:
             thread.has_hub = abi.Hub.ASSUMED
+        hub = hubs.get(own_tid)
+        hub_entry = None
+        if hub is not None:
+            thread.has_hub = abi.Hub.SEEN
+            hub_entry = _hub_entry(hub, tid, now_ns + index, memory, resolver, program.offsets)
         outermost = 0
         syscall = thread_syscall(pid, tid)
         if syscall is not None and not syscall.running:
@@ -72,8 +85,55 @@ def first_look(
             thread.off_nr = -1 if syscall.number is None else syscall.number
             thread.off_stack_id = stack_id
             _set_role(thread, stack, syscall_name)
-        looks.append(FirstLook(tid, thread, outermost))
+            if hub is not None and hub_entry is not None and outermost == hub.run_code:
+                thread.greenlet, thread.greenlet_id = hub_entry[0], hub_entry[1].id
+                thread.stack_wanted = 0
+        looks.append(FirstLook(tid, thread, outermost, hub_entry))
     return looks
+
+
+def idle_since(
+    look: FirstLook,
+    program: Program,
+    memory: ProcessMemory,
+    resolver: StackResolver,
+    syscall_name: Callable[[int], str],
+) -> bool:
+    """Whether a thread that ran at the first look polls as its hub now; sets its state then.
+
+    For one that fell asleep before the watch began, of which no probe can tell.
+    """
+    syscall = thread_syscall(program.process.pid, look.tid)
+    if syscall is None or syscall.running or syscall.number is None:
+        return False
+    raw = walk_thread(memory, look.thread.tstate, program.offsets)
+    stack = resolver.add(raw)
+    if syscall_name(syscall.number) not in abi.POLLS or not is_idle_stack(stack):
+        return False
+    look.thread.off_nr = syscall.number
+    look.thread.off_kind = abi.OffKind.BLOCKED
+    look.thread.off_since_ns = look.thread.hold_start_ns
+    _set_role(look.thread, stack, syscall_name)
+    return True
+
+
+def _hub_entry(
+    hub: ThreadHub,
+    tid: int,
+    greenlet_id: int,
+    memory: ProcessMemory,
+    resolver: StackResolver,
+    offsets: InterpreterOffsets,
+) -> tuple[int, abi.Greenlet] | None:
+    # struct _greenlet of greenlet.h (2.0 and later): weakreflist and dict precede pimpl.
+    address = read_pointer(memory, hub.hub_addr + offsets.object_size + 16)
+    if not address:
+        return None
+    stack_id = greenlet_id & ~1  # even, as all ids that are ours
+    entry = RawStack(stack_id, hub.run_code, ((hub.run_code, 0),), abi.WalkStatus.COMPLETE)
+    resolver.add(entry)
+    greenlet = abi.Greenlet(id=greenlet_id, kind_stack_id=stack_id, tid=tid, role=abi.Role.HUB)
+    return address, greenlet
 
 
 def _set_role(thread: abi.Thread, stack: Stack, syscall_name: Callable[[int], str]) -> None:
@@ -83,6 +143,5 @@ def _set_role(thread: abi.Thread, stack: Stack, syscall_name: Callable[[int], st
     if thread.role != abi.Role.HUB:
         return
     thread.has_hub = abi.Hub.SEEN
-    polls = syscall_name(thread.off_nr) in abi.POLLS
-    if polls and role_of(stack.frames[0].code) in (abi.Role.HUB, abi.Role.LOOP):
+    if syscall_name(thread.off_nr) in abi.POLLS and is_idle_stack(stack):
         thread.idle = 1

@@ -7,7 +7,7 @@ from samples. The pieces of a hold always add up to its length.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from greenscope.bpf import abi
 from greenscope.model import (
@@ -16,11 +16,13 @@ from greenscope.model import (
     REASON_GC,
     REASON_PREEMPTED,
     SYSCALL_PREFIX,
+    Code,
     Hold,
     HoldPiece,
     Reason,
+    StackStatus,
 )
-from greenscope.rebuild.stacks import StackResolver
+from greenscope.rebuild.stacks import StackResolver, is_idle_stack, kind_of
 
 NO_SYSCALL = -1
 
@@ -38,11 +40,18 @@ class Spent:
 
 @dataclass(slots=True)
 class Evidence:
-    """What was seen inside one hold so far."""
+    """What was seen inside one hold so far, or since the hub polled in it last.
+
+    `since_ns` is where that part begins, 0 for the hold's own begin. `earlier` are the parts
+    before it, each with its end; the hub was polling between them, `idle_ns` in all.
+    """
 
     hold_id: int
     samples: dict[Place, int] = field(default_factory=dict)
     blocks: dict[Place, Spent] = field(default_factory=dict)
+    since_ns: int = 0
+    earlier: list[tuple[Evidence, int]] = field(default_factory=list)
+    idle_ns: int = 0
 
     def add_sample(self, place: Place) -> None:
         """One tick of the CPU clock."""
@@ -53,6 +62,30 @@ class Evidence:
         spent = self.blocks.setdefault(place, Spent())
         spent.duration_ns += duration_ns
         spent.count += 1
+
+    def add_idle(self, from_ns: int, to_ns: int) -> None:
+        """The hub polled: what was seen so far is of a part that ended there."""
+        part = Evidence(self.hold_id, self.samples, self.blocks, self.since_ns)
+        self.earlier.append((part, from_ns))
+        self.samples, self.blocks = {}, {}
+        self.since_ns = to_ns
+        self.idle_ns += to_ns - from_ns
+
+    def parts(self, end_ns: int) -> list[tuple[Evidence, int]]:
+        """All parts with their ends, given the end of the hold."""
+        return [*self.earlier, (self, end_ns)]
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What a HOLD event turned out to be.
+
+    `idle_ns` of it the hub was polling, which the kernel side took for a hold as it did not
+    know the hub yet.
+    """
+
+    holds: tuple[Hold, ...]
+    idle_ns: int = 0
 
 
 def sample_reason(flags: int, nr: int, syscall_name: Callable[[int], str]) -> Reason:
@@ -152,7 +185,10 @@ def _complete(pieces: dict[Place, Spent], duration_ns: int, fallback: Place) -> 
 class HoldAssembler:
     """Collects the events of each thread's present hold; a finished hold comes out whole."""
 
-    def __init__(self, resolver: StackResolver, syscall_name: Callable[[int], str]) -> None:
+    def __init__(
+        self, resolver: StackResolver, syscall_name: Callable[[int], str], threshold_ns: int
+    ) -> None:
+        self._threshold_ns = threshold_ns
         self._resolver = resolver
         self._syscall_name = syscall_name
         self._evidence: dict[int, Evidence] = {}
@@ -166,16 +202,66 @@ class HoldAssembler:
         """A BLOCK event."""
         if not event.stack_id:
             return  # in the middle of a switch, where no frames are its own; the sums have it
-        reason = block_reason(event.off_kind, event.nr, self._syscall_name)
-        self._of(event.tid, event.hold_id).add_block((event.stack_id, reason), event.duration_ns)
+        place = event.stack_id, block_reason(event.off_kind, event.nr, self._syscall_name)
+        is_hub = bool(event.flags & abi.FLAG_HUB)
+        evidence = self._of(event.tid, event.hold_id)
+        self._add_block(evidence, place, event.ktime_ns, event.duration_ns, is_hub)
 
-    def hold(self, event: abi.Event, tid: int, is_open: bool = False) -> Hold:
-        """The Hold of a HOLD event; `tid` is the thread's id as it is to be reported."""
+    def _add_block(
+        self, evidence: Evidence, place: Place, end_ns: int, duration_ns: int, is_hub: bool
+    ) -> None:
+        stack_id, reason = place
+        polls = reason.removeprefix(SYSCALL_PREFIX) in abi.POLLS
+        stack = self._resolver.by_id(stack_id)
+        lost = is_hub and stack.status is StackStatus.LOST
+        if polls and (lost or is_idle_stack(stack)):
+            evidence.add_idle(end_ns - duration_ns, end_ns)
+        else:
+            evidence.add_block(place, duration_ns)
+
+    def hold(self, event: abi.Event, tid: int, is_open: bool = False) -> Judged:
+        """What a HOLD event is; `tid` is the thread's id as it is to be reported."""
         evidence = self._of(event.tid, event.hold_id)
         self._evidence.pop(event.tid, None)
+        if not evidence.idle_ns and not event.flags & abi.FLAG_UNDECIDED:
+            return Judged((self._hold(event, evidence, tid, is_open),))
+        parts = (self._part(event, *part) for part in evidence.parts(event.ktime_ns))
+        holds = [
+            self._hold(part, seen, tid, is_open and part.ktime_ns == event.ktime_ns)
+            for part, seen in parts
+            if part.duration_ns >= self._threshold_ns
+        ]
+        return Judged(tuple(holds), evidence.idle_ns)
+
+    def _part(
+        self, event: abi.Event, evidence: Evidence, end_ns: int
+    ) -> tuple[abi.Event, Evidence]:
+        """One part of a hold as if it were a hold by itself, by what is known of it alone."""
+        start_ns = max(evidence.since_ns, event.ktime_ns - event.duration_ns)
+        first = start_ns > evidence.since_ns
+        blocks = evidence.blocks.items()
+        off_ns = {
+            preempted: sum(
+                spent.duration_ns
+                for (_, reason), spent in blocks
+                if (reason == REASON_PREEMPTED) == preempted
+            )
+            for preempted in (False, True)
+        }
+        part = event._replace(
+            flags=event.flags if first else event.flags & ~abi.FLAG_BEGAN_BEFORE,
+            ktime_ns=end_ns,
+            duration_ns=max(0, end_ns - start_ns),
+            blocked_ns=off_ns[False],
+            preempted_ns=off_ns[True],
+            gc_ns=0,
+        )
+        return part, evidence
+
+    def _hold(self, event: abi.Event, evidence: Evidence, tid: int, is_open: bool) -> Hold:
         pieces = spread(event, evidence, event.stack_id)
         off_ns = event.blocked_ns + event.preempted_ns
-        return Hold(
+        hold = Hold(
             tid=tid,
             greenlet_id=event.greenlet_id,
             start_ktime_ns=event.ktime_ns - event.duration_ns,
@@ -189,6 +275,7 @@ class HoldAssembler:
                 for (stack_id, reason), spent in pieces.items()
             ),
         )
+        return replace(hold, kind=_kind(hold))
 
     def open_hold(self, tid: int, thread: abi.Thread, now_ns: int) -> abi.Event:
         """The HOLD event that the present hold of a thread would give if it ended now.
@@ -200,7 +287,9 @@ class HoldAssembler:
             length_ns = max(0, now_ns - max(thread.off_since_ns, thread.hold_start_ns))
             reason = block_reason(thread.off_kind, thread.off_nr, self._syscall_name)
             place = (thread.off_stack_id, reason)
-            self._of(tid, thread.hold_id).add_block(place, length_ns)
+            is_hub = thread.role == abi.Role.HUB
+            evidence = self._of(tid, thread.hold_id)
+            self._add_block(evidence, place, now_ns, length_ns, is_hub)
             if thread.off_kind == abi.OffKind.PREEMPTED:
                 preempted_ns += length_ns
             else:
@@ -208,6 +297,7 @@ class HoldAssembler:
         collecting_ns = now_ns - thread.gc_since_ns if thread.gc_since_ns else 0
         flags = abi.FLAG_HUB if thread.role == abi.Role.HUB else 0
         flags |= abi.FLAG_BEGAN_BEFORE if thread.began_before else 0
+        flags |= abi.FLAG_UNDECIDED if thread.undecided else 0
         return abi.Event(
             kind=abi.EventKind.HOLD,
             flags=flags,
@@ -236,3 +326,9 @@ class HoldAssembler:
         if evidence is None or evidence.hold_id != hold_id:
             evidence = self._evidence[tid] = Evidence(hold_id)
         return evidence
+
+
+def _kind(hold: Hold) -> Code | None:
+    """The greenlet's kind, by any whole stack of it."""
+    stacks = (piece.stack for piece in hold.pieces)
+    return next((kind_of(s) for s in stacks if s.status is StackStatus.COMPLETE), None)

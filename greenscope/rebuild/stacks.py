@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
+
 from greenscope.bpf.abi import Role, WalkStatus
-from greenscope.model import Code, CodeOrigin, Frame, Stack, StackStatus
+from greenscope.model import Code, Frame, Stack, StackStatus
 from greenscope.offsets.table import InterpreterOffsets
 from greenscope.rebuild.code import CodeObject, read_code
 from greenscope.rebuild.frames import RawStack
@@ -21,6 +23,8 @@ _HUB = ("/gevent/hub.py", ("run", "Hub.run"))
 _WORKER_FILE = "/gevent/threadpool.py"
 _LOOP_FILES = ("/gevent/_ffi/loop.py", "/gevent/libuv/loop.py", "/gevent/libev/corecffi.py")
 
+_BOOTSTRAP = re.compile(r"<frozen runpy>|/lib(?:64)?/python\d\.\d+/(?:runpy|threading)\.py$")
+
 LOST_STACK = Stack((), StackStatus.LOST)
 NO_STACK = Stack((), StackStatus.NO_FRAMES)
 
@@ -37,19 +41,23 @@ def role_of(code: Code) -> Role:
 
 
 def kind_of(stack: Stack) -> Code | None:
-    """The entry function of a greenlet: its outermost application frame, else the outermost.
+    """The function that a greenlet was started with: its outermost frame.
 
-    A hub is always of its own kind, whatever callback it runs.
+    What the interpreter runs before the function that was meant (`python -m`, a thread's
+    bootstrap, which a patched one has as a greenlet) is skipped. None: no frame.
     """
-    if not stack.frames:
-        return None
-    outermost = stack.frames[-1].code
-    if role_of(outermost) is Role.HUB:
-        return outermost
     for frame in reversed(stack.frames):
-        if frame.code.origin is CodeOrigin.APPLICATION:
+        if not _BOOTSTRAP.search(frame.code.file):
             return frame.code
-    return outermost
+    return stack.frames[-1].code if stack.frames else None
+
+
+def is_idle_stack(stack: Stack) -> bool:
+    """Whether a thread that polls here waits for its hub's events, with no callback running."""
+    if not stack.frames:
+        return False
+    innermost, outermost = stack.frames[0].code, stack.frames[-1].code
+    return role_of(outermost) is Role.HUB and role_of(innermost) in (Role.HUB, Role.LOOP)
 
 
 class StackResolver:

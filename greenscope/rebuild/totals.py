@@ -95,9 +95,27 @@ class GreenletBooks:
         self._reported: dict[int, GreenletState] = {}
         self._ended: dict[Group, _Sums] = {}
         self._missing: set[int] = set()
+        self._waited_ns: dict[int, int] = {}
+
+    def waited(self, greenlet_id: int, idle_ns: int) -> None:
+        """So much of what the kernel side counted as its running was the hub's polling."""
+        self._waited_ns[greenlet_id] = self._waited_ns.get(greenlet_id, 0) + idle_ns
+
+    def _corrected(self, state: GreenletState) -> GreenletState:
+        idle_ns = min(self._waited_ns.get(state.greenlet_id, 0), state.running_ns)
+        if not idle_ns:
+            return state
+        return replace(
+            state,
+            running_ns=state.running_ns - idle_ns,
+            waiting_ns=state.waiting_ns + idle_ns,
+            longest_hold_ns=min(state.longest_hold_ns, state.running_ns - idle_ns),
+        )
 
     def end(self, state: GreenletState) -> None:
         """A greenlet was freed."""
+        state = self._corrected(state)
+        self._waited_ns.pop(state.greenlet_id, None)
         before = self._reported.pop(state.greenlet_id, None)
         sums = self._add(self._ended, _not_less(state, before), before)
         sums.ended += 1
@@ -106,7 +124,7 @@ class GreenletBooks:
         """The increments since the call before, given every greenlet that lives now."""
         groups, self._ended = self._ended, {}
         reported = {}
-        for found in living:
+        for found in map(self._corrected, living):
             before = self._reported.get(found.greenlet_id)
             state = _not_less(found, before)
             self._add(groups, state, before).alive += 1
@@ -165,6 +183,18 @@ class ThreadBooks:
 
     def __init__(self) -> None:
         self._reported: dict[int, _ThreadReported] = {}
+        self._corrections: dict[int, _ThreadReported] = {}
+
+    def correct(self, host_tid: int, holds: int, hub_idle_ns: int, other_idle_ns: int) -> None:
+        """Blocking holds that the kernel side did not count, and idle time that it mistook.
+
+        It took it for the hub's running, or for another greenlet's.
+        """
+        it = self._corrections.setdefault(host_tid, _ThreadReported())
+        it.holds += holds
+        it.hub_ns -= hub_idle_ns
+        it.holding_ns -= other_idle_ns
+        it.idle_ns += hub_idle_ns + other_idle_ns
 
     def totals(
         self, host_tid: int, tid: int, name: str, thread: abi.Thread, now_ns: int
@@ -177,19 +207,24 @@ class ThreadBooks:
         open_ns = 0 if thread.exited else max(0, now_ns - since)
         is_hub = thread.role == abi.Role.HUB
         before = self._reported.setdefault(host_tid, _ThreadReported())
+        more = self._corrections.get(host_tid, _ThreadReported())
+        holding_ns = thread.holding_ns + (0 if is_hub or thread.idle else open_ns)
+        hub_ns = thread.hub_ns + (open_ns if is_hub and not thread.idle else 0)
+        idle_ns = thread.idle_ns + (open_ns if thread.idle else 0)
         now = _ThreadReported(
             switches=thread.switches,
-            holds=thread.holds,
-            holding_ns=thread.holding_ns + (0 if is_hub or thread.idle else open_ns),
-            hub_ns=thread.hub_ns + (open_ns if is_hub and not thread.idle else 0),
-            idle_ns=thread.idle_ns + (open_ns if thread.idle else 0),
+            holds=thread.holds + more.holds,
+            holding_ns=max(0, holding_ns + more.holding_ns),
+            hub_ns=max(0, hub_ns + more.hub_ns),
+            idle_ns=idle_ns + more.idle_ns,
         ).not_less(before)
-        open_hold_ns = open_ns if thread.has_hub and not thread.idle else 0
+        matters = thread.has_hub == abi.Hub.SEEN and not thread.idle and not thread.undecided
+        open_hold_ns = open_ns if matters else 0
         self._reported[host_tid] = now
         return ThreadTotals(
             tid=tid,
             name=name,
-            has_hub=thread.has_hub == 1,
+            has_hub=thread.has_hub == abi.Hub.SEEN,
             switches=now.switches - before.switches,
             holds=now.holds - before.holds,
             holding_ns=now.holding_ns - before.holding_ns,
@@ -201,3 +236,4 @@ class ThreadBooks:
     def forget(self, tid: int) -> None:
         """A thread ended; its tid may come back as another thread's."""
         self._reported.pop(tid, None)
+        self._corrections.pop(tid, None)

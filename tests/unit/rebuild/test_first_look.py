@@ -61,7 +61,9 @@ def look(monkeypatch: pytest.MonkeyPatch) -> Any:
         )
         memory = image.memory()
         resolver = StackResolver(memory, OFFSETS)
-        [found] = first_look(cast(Program, program), memory, resolver, NAMES.__getitem__, NOW_NS)
+        [found] = first_look(
+            cast(Program, program), memory, resolver, NAMES.__getitem__, NOW_NS, {}
+        )
         return found, resolver
 
     return looked
@@ -163,5 +165,7 @@ def test_thread_that_proc_does_not_show_is_left_out(monkeypatch: pytest.MonkeyPa
     )
     image = Image(OFFSETS)
     resolver = StackResolver(image.memory(), OFFSETS)
-    looks = first_look(cast(Program, program), image.memory(), resolver, NAMES.__getitem__, NOW_NS)
+    looks = first_look(
+        cast(Program, program), image.memory(), resolver, NAMES.__getitem__, NOW_NS, {}
+    )
     assert looks == []

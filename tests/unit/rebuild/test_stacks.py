@@ -17,6 +17,7 @@ HUB_RUN = Code("Hub.run", SITE + "gevent/hub.py", 631, CodeOrigin.LIBRARY)
 SWITCH = Code("WaitOperationsGreenlet.switch", SITE + "gevent/_waiter.py", 1, CodeOrigin.LIBRARY)
 VIEW = Code("view", "/srv/app/views.py", 10, CodeOrigin.APPLICATION)
 QUERY = Code("query", "/srv/app/models.py", 20, CodeOrigin.APPLICATION)
+BOOTSTRAP = Code("Thread._bootstrap", "/usr/lib/python3.11/threading.py", 995, CodeOrigin.STDLIB)
 SERVER = Code("BaseServer.handle", SITE + "gevent/baseserver.py", 30, CodeOrigin.LIBRARY)
 
 
@@ -50,13 +51,15 @@ def test_role_by_the_outermost_code(function: str, file: str, role: Role) -> Non
     [
         ((), None),
         ((SWITCH, QUERY, VIEW), VIEW),
-        ((SWITCH, QUERY, VIEW, SERVER), VIEW),
+        ((SWITCH, QUERY, VIEW, SERVER), SERVER),  # whichever handler runs
+        ((VIEW, BOOTSTRAP), VIEW),
+        ((BOOTSTRAP,), BOOTSTRAP),
         ((SWITCH, SERVER), SERVER),
         ((VIEW,), VIEW),
         ((QUERY, HUB_RUN), HUB_RUN),  # a hub callback of the application
     ],
 )
-def test_kind_is_the_outermost_application_frame(
+def test_kind_is_the_function_that_the_greenlet_was_started_with(
     frames: tuple[Code, ...], kind: Code | None
 ) -> None:
     assert kind_of(stack(*frames)) == kind

@@ -282,7 +282,7 @@ def test_hold_that_turned_out_to_be_of_the_hub_is_made_up_for(thread_books: Thre
 
 
 @pytest.mark.parametrize(
-    ("has_hub", "expected"), [(abi.Hub.NONE, 7), (abi.Hub.SEEN, 100), (abi.Hub.ASSUMED, 100)]
+    ("has_hub", "expected"), [(abi.Hub.NONE, 7), (abi.Hub.SEEN, 100), (abi.Hub.ASSUMED, 7)]
 )
 def test_longest_hold_contains_the_open_one_where_it_matters(
     thread_books: ThreadBooks, has_hub: int, expected: int
