@@ -19,16 +19,17 @@ def count_primes(truth: Truth, duration_ns: int) -> int:
     return total
 
 
-def cruncher(truth: Truth, times: int, duration_ns: int) -> None:
+def cruncher(truth: Truth, times: int, duration_ns: int, pause_s: float) -> None:
     for _ in range(times):
         count_primes(truth, duration_ns)
-        gevent.sleep(0.01)
+        gevent.sleep(pause_s)
 
 
 def main() -> None:
     with scripted(nb_read) as truth:
         duration_ns = int(option("ms", 60.0) * 1e6)
-        gevent.spawn(cruncher, truth, option("times", 10), duration_ns).get()
+        pause_s = option("pause_ms", 10.0) / 1e3
+        gevent.spawn(cruncher, truth, option("times", 10), duration_ns, pause_s).get()
 
 
 if __name__ == "__main__":
