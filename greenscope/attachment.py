@@ -14,7 +14,7 @@ from greenscope.bpf.loader import Kernel, Limits, syscall_name
 from greenscope.errors import TargetNotFound
 from greenscope.offsets.program import Program, poll_places
 from greenscope.offsets.table import InstrKind
-from greenscope.rebuild.first_look import FirstLook, first_look, idle_since
+from greenscope.rebuild.first_look import FirstLook, first_look, host_thread_states, idle_since
 from greenscope.rebuild.hubs import loop_codes, thread_hubs
 from greenscope.rebuild.stacks import StackResolver, role_of
 from greenscope.target.elf import ElfError
@@ -138,17 +138,19 @@ class Attachment:
     def _begin(self) -> None:
         """Starts the watch, all at once: what the probes met so far they left alone."""
         program = self._program
-        if self._is_early:
-            # Its threads are known since their first switch, and not to be written over.
-            self._kernel.add_target(program.process.pid, self._target(), {})
-            return
         hubs = thread_hubs(program, self._memory)
         self.learn_roles(loop_codes(program, self._memory))
+        self.learn_roles(hub.run_code for hub in hubs.values())
+        if self._is_early:
+            # Its threads are known since their first switch, and not to be written over.
+            for tid, _, tstate in host_thread_states(program, self._memory):
+                self._kernel.tstates[abi.u32(tid)] = abi.u64(tstate)
+            self._kernel.add_target(program.process.pid, self._target(), {})
+            return
         looks = first_look(
             program, self._memory, self._resolver, syscall_name, time.monotonic_ns(), hubs
         )
         self.learn_roles(look.outermost_code for look in looks)
-        self.learn_roles(hub.run_code for hub in hubs.values())
         pid = program.process.pid
         for look in looks:
             if look.hub is not None:

@@ -182,8 +182,9 @@ class Tracer:
     def _judge(self, event: abi.Event, is_open: bool = False) -> tuple[Hold, ...]:
         """The holds in a HOLD event; what the hub polled meanwhile goes to its own account."""
         judged = self._assembler.hold(event, self._own_tid(event.tid), is_open)
-        if judged.idle_ns:
+        if judged.saw_hub:
             self._hubs.add(event.tid)
+        if judged.idle_ns:
             self._greenlets.waited(event.greenlet_id, judged.idle_ns)
         is_hub = event.flags & abi.FLAG_HUB
         counted = 0 if event.flags & abi.FLAG_UNDECIDED else 1
@@ -269,13 +270,13 @@ class Tracer:
         threads = {key.value: thread for key, thread in self._kernel.threads.items()}
         self._find_hubs(threads)
         for tid, thread in threads.items():
-            if thread.has_hub != abi.Hub.SEEN and not thread.undecided:
+            if thread.exited or (thread.has_hub != abi.Hub.SEEN and not thread.undecided):
                 continue
             holds: tuple[Hold, ...] = ()
             matters = not thread.idle and thread.role != abi.Role.WORKER
             if matters and now_ns - thread.hold_start_ns >= self._options.threshold_ns:
                 event = self._assembler.open_hold(tid, thread, now_ns)
-                holds = self._judge(event, is_open=not thread.exited)
+                holds = self._judge(event, is_open=True)
             if thread.has_hub == abi.Hub.SEEN or tid in self._hubs:
                 yield from self._release_assumed(tid)
                 self.progress.holds += len(holds)

@@ -38,6 +38,8 @@ BPF_ARRAY(gs_targets, struct gs_target, GS_MAX_TARGETS);
 BPF_HASH(gs_slots, u32, u8, GS_MAX_TARGETS);	/* by process (tgid) */
 BPF_HASH(gs_threads, u32, struct gs_thread, GS_MAX_THREADS);
 BPF_HASH(gs_greenlets, struct gs_greenlet_key, struct gs_greenlet, GS_MAX_GREENLETS);
+/* Thread states that the agent read, for threads known before their first walk. */
+BPF_HASH(gs_tstates, u32, u64, GS_MAX_THREADS);
 /* Role of a greenlet by the code object of its outermost frame, as the agent resolved it. */
 BPF_HASH(gs_roles, u64, u8, 1024);
 /* Stacks that the agent has; the least recently used are sent again when they come back. */
@@ -72,6 +74,19 @@ static __always_inline struct gs_target *gs_target_of(const struct gs_thread *th
 	u32 slot = thread->slot;
 
 	return gs_targets.lookup(&slot);
+}
+
+/* The thread's PyThreadState, 0 if nobody has met it yet. */
+static __always_inline u64 gs_tstate_of(struct gs_thread *thread, u32 tid)
+{
+	u64 *known;
+
+	if (!thread->tstate) {
+		known = gs_tstates.lookup(&tid);
+		if (known)
+			thread->tstate = *known;
+	}
+	return thread->tstate;
 }
 
 static __always_inline void gs_count_loss(int what)

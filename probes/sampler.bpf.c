@@ -64,7 +64,7 @@ int gs_on_sample(struct gs_perf_context *ctx)
 	if (!target || !walk || now - thread->hold_start_ns < target->sample_age_ns ||
 	    gs_just_switched(thread, now))
 		return 0;
-	gs_walk_begin(walk, target, thread->tstate, tgid);
+	gs_walk_begin(walk, target, gs_tstate_of(thread, tid), tgid);
 	walk->now_ns = now;
 	gs_sampler_programs.call(ctx, GS_PROGRAM_WALK);
 	return 0;

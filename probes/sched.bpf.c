@@ -192,7 +192,7 @@ int gs_on_sched_switch(struct bpf_raw_tracepoint_args *ctx)
 				      (void *)(ctx->args[1] + GS_TASK_STATE));
 		walk = gs_sched_walk.lookup(&zero);
 		if (gs_leave_cpu(thread, now, !ctx->args[0] && state) && walk) {
-			gs_walk_begin(walk, target, thread->tstate, tgid);
+			gs_walk_begin(walk, target, gs_tstate_of(thread, tid), tgid);
 			walk->now_ns = now;
 			gs_sched_programs.call(ctx, GS_PROGRAM_WALK);
 		}
@@ -201,13 +201,33 @@ int gs_on_sched_switch(struct bpf_raw_tracepoint_args *ctx)
 	return 0;
 }
 
+static __always_inline void gs_end_thread(struct gs_thread *thread, u32 tid, u64 now)
+{
+	struct gs_target *target = gs_target_of(thread);
+	struct gs_greenlet_key key = { .addr = thread->greenlet, .tgid = thread->tgid };
+	struct gs_greenlet *greenlet = gs_greenlets.lookup(&key);
+	u64 length;
+
+	/* Killed while it polled: it came back for its end alone. */
+	if (thread->exited || !target || thread->idle)
+		return;
+	length = gs_end_hold(thread, target, tid, now, 0);
+	if (!greenlet)
+		return;
+	greenlet->running_ns += length;
+	if (length > greenlet->longest_hold_ns && !thread->undecided)
+		greenlet->longest_hold_ns = length;
+}
+
 /* The books of a thread that ends stay readable for the agent, which deletes them. */
 int gs_on_thread_exit(struct bpf_raw_tracepoint_args *ctx)
 {
+	u64 now = bpf_ktime_get_ns();
 	u32 tid = (u32)bpf_get_current_pid_tgid();
 	struct gs_thread *thread = gs_threads.lookup(&tid);
 
 	if (thread) {
+		gs_end_thread(thread, tid, now);
 		thread->exited = 1;
 		gs_uprobe_walk.delete(&tid);
 	}

@@ -161,7 +161,7 @@ int gs_on_switch(struct pt_regs *ctx)
 		if (target->tstate_addr)
 			gs_read_user(&thread->tstate, sizeof(thread->tstate),
 				     target->tstate_addr);
-		gs_walk_begin(walk, target, thread->tstate, tgid);
+		gs_walk_begin(walk, target, gs_tstate_of(thread, tid), tgid);
 		walk->now_ns = now;
 		gs_switch_programs.call(ctx, GS_PROGRAM_WALK);
 	}

@@ -123,6 +123,7 @@ class Kernel:
         self.threads = self._bpf.get_table(b"gs_threads", ctypes.c_uint32, abi.Thread)
         self.greenlets = self._bpf.get_table(b"gs_greenlets", abi.GreenletKey, abi.Greenlet)
         self.roles = self._bpf.get_table(b"gs_roles", ctypes.c_uint64, ctypes.c_uint8)
+        self.tstates = self._bpf.get_table(b"gs_tstates", ctypes.c_uint32, ctypes.c_uint64)
         self._lost = self._bpf.get_table(b"gs_lost")
         self.events = self._ring("gs_events", self.limits.event_ring_bytes)
         self.stacks = self._ring("gs_stacks", self.limits.stack_ring_bytes)

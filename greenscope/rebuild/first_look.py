@@ -8,7 +8,7 @@ watch begins is known before its first event.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from greenscope.bpf import abi
@@ -41,6 +41,18 @@ class FirstLook:
     hub: tuple[int, abi.Greenlet] | None = None
 
 
+def host_thread_states(program: Program, memory: ProcessMemory) -> Iterator[tuple[int, int, int]]:
+    """(tid, the target's own tid, address of its PyThreadState) of each thread.
+
+    The interpreter knows its threads by their ids in its own PID namespace.
+    """
+    pid = program.process.pid
+    host_tids = {thread_ns_ids(pid, tid)[-1]: tid for tid in thread_ids(pid)}
+    for own_tid, tstate in program.thread_states(memory).items():
+        if own_tid in host_tids:
+            yield host_tids[own_tid], own_tid, tstate
+
+
 def first_look(
     program: Program,
     memory: ProcessMemory,
@@ -52,12 +64,7 @@ def first_look(
     """All threads of the interpreter; `hubs` as from thread_hubs()."""
     looks = []
     pid = program.process.pid
-    # The interpreter knows its threads by their ids in its own PID namespace.
-    host_tids = {thread_ns_ids(pid, tid)[-1]: tid for tid in thread_ids(pid)}
-    for index, (own_tid, tstate) in enumerate(program.thread_states(memory).items()):
-        tid = host_tids.get(own_tid)
-        if tid is None:
-            continue
+    for index, (tid, own_tid, tstate) in enumerate(host_thread_states(program, memory)):
         thread = abi.Thread(
             tstate=tstate,
             tgid=pid,

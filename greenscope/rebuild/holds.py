@@ -43,7 +43,8 @@ class Evidence:
     """What was seen inside one hold so far, or since the hub polled in it last.
 
     `since_ns` is where that part begins, 0 for the hold's own begin. `earlier` are the parts
-    before it, each with its end; the hub was polling between them, `idle_ns` in all.
+    before it, each with its end; the hub was polling between them, `idle_ns` in all. `saw_hub`
+    says whether a stack showed it.
     """
 
     hold_id: int
@@ -52,6 +53,7 @@ class Evidence:
     since_ns: int = 0
     earlier: list[tuple[Evidence, int]] = field(default_factory=list)
     idle_ns: int = 0
+    saw_hub: bool = False
 
     def add_sample(self, place: Place) -> None:
         """One tick of the CPU clock."""
@@ -63,13 +65,14 @@ class Evidence:
         spent.duration_ns += duration_ns
         spent.count += 1
 
-    def add_idle(self, from_ns: int, to_ns: int) -> None:
+    def add_idle(self, from_ns: int, to_ns: int, saw_hub: bool) -> None:
         """The hub polled: what was seen so far is of a part that ended there."""
         part = Evidence(self.hold_id, self.samples, self.blocks, self.since_ns)
         self.earlier.append((part, from_ns))
         self.samples, self.blocks = {}, {}
         self.since_ns = to_ns
         self.idle_ns += to_ns - from_ns
+        self.saw_hub |= saw_hub
 
     def parts(self, end_ns: int) -> list[tuple[Evidence, int]]:
         """All parts with their ends, given the end of the hold."""
@@ -81,11 +84,12 @@ class Judged:
     """What a HOLD event turned out to be.
 
     `idle_ns` of it the hub was polling, which the kernel side took for a hold as it did not
-    know the hub yet.
+    know the hub yet; `saw_hub` says whether a stack showed it.
     """
 
     holds: tuple[Hold, ...]
     idle_ns: int = 0
+    saw_hub: bool = False
 
 
 def sample_reason(flags: int, nr: int, syscall_name: Callable[[int], str]) -> Reason:
@@ -200,23 +204,21 @@ class HoldAssembler:
 
     def block(self, event: abi.Event) -> None:
         """A BLOCK event."""
-        if not event.stack_id:
-            return  # in the middle of a switch, where no frames are its own; the sums have it
         place = event.stack_id, block_reason(event.off_kind, event.nr, self._syscall_name)
-        is_hub = bool(event.flags & abi.FLAG_HUB)
+        maybe_hub = bool(event.flags & (abi.FLAG_HUB | abi.FLAG_UNDECIDED))
         evidence = self._of(event.tid, event.hold_id)
-        self._add_block(evidence, place, event.ktime_ns, event.duration_ns, is_hub)
+        self._add_block(evidence, place, event.ktime_ns, event.duration_ns, maybe_hub)
 
     def _add_block(
-        self, evidence: Evidence, place: Place, end_ns: int, duration_ns: int, is_hub: bool
+        self, evidence: Evidence, place: Place, end_ns: int, duration_ns: int, maybe_hub: bool
     ) -> None:
         stack_id, reason = place
         polls = reason.removeprefix(SYSCALL_PREFIX) in abi.POLLS
         stack = self._resolver.by_id(stack_id)
-        lost = is_hub and stack.status is StackStatus.LOST
-        if polls and (lost or is_idle_stack(stack)):
-            evidence.add_idle(end_ns - duration_ns, end_ns)
-        else:
+        unseen = maybe_hub and not stack.frames
+        if polls and (unseen or is_idle_stack(stack)):
+            evidence.add_idle(end_ns - duration_ns, end_ns, not unseen)
+        elif stack_id:  # none: in the middle of a switch, where no frames are its own
             evidence.add_block(place, duration_ns)
 
     def hold(self, event: abi.Event, tid: int, is_open: bool = False) -> Judged:
@@ -231,7 +233,7 @@ class HoldAssembler:
             for part, seen in parts
             if part.duration_ns >= self._threshold_ns
         ]
-        return Judged(tuple(holds), evidence.idle_ns)
+        return Judged(tuple(holds), evidence.idle_ns, evidence.saw_hub)
 
     def _part(
         self, event: abi.Event, evidence: Evidence, end_ns: int
@@ -287,9 +289,9 @@ class HoldAssembler:
             length_ns = max(0, now_ns - max(thread.off_since_ns, thread.hold_start_ns))
             reason = block_reason(thread.off_kind, thread.off_nr, self._syscall_name)
             place = (thread.off_stack_id, reason)
-            is_hub = thread.role == abi.Role.HUB
+            maybe_hub = thread.role == abi.Role.HUB or bool(thread.undecided)
             evidence = self._of(tid, thread.hold_id)
-            self._add_block(evidence, place, now_ns, length_ns, is_hub)
+            self._add_block(evidence, place, now_ns, length_ns, maybe_hub)
             if thread.off_kind == abi.OffKind.PREEMPTED:
                 preempted_ns += length_ns
             else:

@@ -43,8 +43,8 @@ def busy_cores(busy: bool) -> Iterator[None]:
 
 
 def of_the_loop(report: dict[str, Any]) -> list[dict[str, Any]]:
-    """Hotspots in gevent's own code."""
-    return [spot for spot in guilty(report) if "/gevent/" in spot["file"] + spot["leaf"]]
+    """Hotspots that blame gevent's own code."""
+    return [spot for spot in guilty(report) if "/gevent/" in spot["file"]]
 
 
 def watch_both(*targets: RunningTarget) -> list[dict[str, Any]]:
@@ -69,9 +69,8 @@ def test_no_poll_of_a_loop_is_a_hold(loop: dict[str, str], busy: bool) -> None:
             assert of_the_loop(computed) == []
             assert "count_primes" in functions(guilty(computed))
             assert guilty(idled) == []
-            (hub,) = idled["threads"]
-            assert hub["has_hub"]
-            assert hub["idle_ns"] > 0.9 * idled["duration_ns"]
+            (hub,) = (thread for thread in idled["threads"] if thread["has_hub"])
+            assert hub["idle_ns"] > 0.9 * idled["session"]["duration_ns"]
 
 
 HUBS_MADE_LATER = """
@@ -88,9 +87,9 @@ def turns():
 def thread():
     gevent.spawn(turns).join()
 for _ in range(3):
-    one = threading.Thread(target=thread)
-    one.start()
     gevent.spawn(turns).join()
+    one = threading.Thread(target=thread)  # by itself: who waits for the GIL is really held
+    one.start()
     one.join()
 """
 

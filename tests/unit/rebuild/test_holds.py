@@ -237,13 +237,22 @@ def test_the_hubs_own_poll_is_no_part_of_a_hold(assembler: HoldAssembler) -> Non
 def test_what_is_left_without_the_poll_must_reach_the_threshold(assembler: HoldAssembler) -> None:
     assembler.block(block_event(5, 20 * MS, nr=EPOLL_WAIT_NR, ktime_ns=60 * MS))
     judged = assembler.hold(hold_event(20 * MS + 100, ktime_ns=60 * MS + 50), TID)
-    assert judged == Judged((), 20 * MS)
+    assert judged == Judged((), 20 * MS, saw_hub=True)
 
 
 def test_a_lost_stack_of_a_hub_that_polls_counts_as_idle(assembler: HoldAssembler) -> None:
     event = block_event(99, 20 * MS, nr=EPOLL_WAIT_NR, ktime_ns=60 * MS, flags=abi.FLAG_HUB)
     assembler.block(event)
     assert assembler.hold(hold_event(20 * MS, ktime_ns=60 * MS), TID) == Judged((), 20 * MS)
+
+
+def test_a_poll_without_frames_on_a_thread_not_known_yet_counts_as_idle(
+    assembler: HoldAssembler,
+) -> None:
+    event = block_event(0, 20 * MS, nr=EPOLL_WAIT_NR, ktime_ns=60 * MS, flags=abi.FLAG_UNDECIDED)
+    assembler.block(event)
+    judged = assembler.hold(hold_event(20 * MS, ktime_ns=60 * MS), TID)
+    assert judged == Judged((), 20 * MS, saw_hub=False)
 
 
 def test_a_callback_that_polls_is_blocked(assembler: HoldAssembler) -> None:
@@ -267,4 +276,4 @@ def test_open_poll_of_a_hub_that_was_not_known_is_no_hold(assembler: HoldAssembl
         undecided=1,
     )
     event = assembler.open_hold(TID, thread, 90 * MS)
-    assert assembler.hold(event, TID, is_open=True) == Judged((), 80 * MS)
+    assert assembler.hold(event, TID, is_open=True) == Judged((), 80 * MS, saw_hub=True)
