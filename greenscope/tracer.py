@@ -17,11 +17,14 @@ from typing import Self
 from greenscope.attachment import Attachment, EarlyProbes, Options
 from greenscope.bpf import abi
 from greenscope.bpf.loader import Kernel, syscall_name
+from greenscope.budget.accounts import Accounts
+from greenscope.budget.calibration import hit_cost_ns
+from greenscope.errors import BpfUnavailable
 from greenscope.model import Hold, Loss, Record, Session, SessionEnd, Shed
 from greenscope.offsets.program import Program
 from greenscope.rebuild.frames import decode_stack
 from greenscope.rebuild.holds import HoldAssembler
-from greenscope.rebuild.hubs import thread_hubs
+from greenscope.rebuild.hubs import hub_children, thread_hubs
 from greenscope.rebuild.stacks import StackResolver
 from greenscope.rebuild.totals import (
     GreenletBooks,
@@ -83,15 +86,19 @@ class Tracer:
         self._overflowed: Counter[int] = Counter()  # by thread: what _assumed had no room for
         self._own_tids: dict[int, int] = {}
         self._switches_of_ended = 0
+        self._saw_hub = False
         self._dropped = 0
         self._lost: dict[abi.LossKind, int] = dict.fromkeys(abi.LossKind, 0)
         self._last_flush_ns = self._last_living_ns = time.monotonic_ns()
+        self._accounts = Accounts(self._last_flush_ns, 0.0)
         self.session = self._describe()
 
     def __enter__(self) -> Self:
         try:
+            bare_ns = self._calibrate()
             self._attachment.attach()
             self.session = self._describe()
+            self._accounts = Accounts(self.session.start_ktime_ns, bare_ns)
         except BaseException:
             self.__exit__()
             raise
@@ -100,6 +107,14 @@ class Tracer:
     def __exit__(self, *_: object) -> None:
         self._kernel.close()
         self._memory.close()
+
+    def _calibrate(self) -> float:
+        """What a hit costs here, before the target has one; 0 where that cannot be measured."""
+        try:
+            return hit_cost_ns(self._kernel.open_bare)
+        except BpfUnavailable as error:
+            self._attachment.shed["what the probes cost the target"] = error.message
+            return 0.0
 
     def _describe(self) -> Session:
         program, process = self.program, self.program.process
@@ -142,6 +157,8 @@ class Tracer:
         records.extend(self._flush(now_ns, final=True))
         for what, why in self._attachment.shed.items():
             records.append(Shed(what, why, self.session.start_ktime_ns, now_ns))
+        if not self._saw_hub:
+            records.extend(hub_children(self.program.process.pid))
         records.append(SessionEnd(now_ns, ended))
         return records
 
@@ -214,6 +231,7 @@ class Tracer:
         self.progress.watched_ns = now_ns - self.session.start_ktime_ns
         for tid, thread in threads.items():
             if thread.has_hub == abi.Hub.SEEN:
+                self._saw_hub = True
                 yield from self._release_assumed(tid)
                 if not final:
                     self._attachment.watch_polls()
@@ -222,6 +240,7 @@ class Tracer:
             if thread.exited:
                 self._switches_of_ended += thread.switches
                 self._forget_thread(tid)
+        yield from self._accounts.records(now_ns, self.progress.switches)
         yield from self._losses(now_ns)
         self._last_flush_ns = now_ns
 

@@ -7,11 +7,13 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from collector.reports.blame import Blame, Charge, Detail, charges_of
-from collector.reports.model import GreenletRow, Hotspot, Report, ThreadRow
+from collector.reports.model import Cost, GreenletRow, Hotspot, Report, ThreadRow
 from greenscope.model import (
+    AgentCost,
     Code,
     GreenletTotals,
     Hold,
+    HubProcess,
     Loss,
     Reason,
     Record,
@@ -19,6 +21,7 @@ from greenscope.model import (
     SessionEnd,
     Shed,
     Stack,
+    StolenTime,
     ThreadTotals,
 )
 from greenscope.records.instants import latest_ktime_ns
@@ -48,6 +51,7 @@ class _Spot:
     max_ns: int = 0
     reasons: dict[Reason, int] = field(default_factory=dict)
     details: dict[Detail, int] = field(default_factory=dict)
+    kinds: dict[Code | None, int] = field(default_factory=dict)
 
     def add(self, hold: Hold, charge: Charge) -> None:
         """One hold in which it appears."""
@@ -56,6 +60,7 @@ class _Spot:
         self.began_before += hold.began_before
         self.total_ns += charge.total_ns
         self.max_ns = max(self.max_ns, charge.total_ns)
+        self.kinds[hold.kind] = self.kinds.get(hold.kind, 0) + charge.total_ns
         for reason, spent_ns in charge.reasons.items():
             self.reasons[reason] = self.reasons.get(reason, 0) + spent_ns
         for detail, spent_ns in charge.details.items():
@@ -81,6 +86,9 @@ class ReportBuilder:
         self._threads: dict[int, ThreadRow] = {}
         self._lost: dict[str, Loss] = {}
         self._shed: dict[tuple[str, str], Shed] = {}
+        self._cost: Cost | None = None
+        self._stolen_ns = self._cpus_ns = 0
+        self._hub_children: list[HubProcess] = []
 
     def take(self, record: Record) -> None:
         """One record."""
@@ -96,6 +104,13 @@ class ReportBuilder:
                 self._loss(record)
             case Shed():
                 self._shedding(record)
+            case AgentCost():
+                self._agent_cost(record)
+            case StolenTime():
+                self._stolen_ns += record.stolen_ns
+                self._cpus_ns += record.cpus * (record.to_ktime_ns - record.from_ktime_ns)
+            case HubProcess():
+                self._hub_children.append(record)
             case SessionEnd():
                 self._end = record
 
@@ -137,6 +152,15 @@ class ReportBuilder:
             longest_hold_ns=max(row.longest_hold_ns, totals.longest_hold_ns),
         )
 
+    def _agent_cost(self, cost: AgentCost) -> None:
+        before = self._cost or Cost()
+        self._cost = Cost(
+            agent_cpu_ns=before.agent_cpu_ns + cost.cpu_ns,
+            agent_rss_bytes=max(before.agent_rss_bytes, cost.rss_bytes),
+            switches=before.switches + cost.hits,
+            target_ns=before.target_ns + cost.cost_ns,
+        )
+
     def _loss(self, loss: Loss) -> None:
         before = self._lost.get(loss.what, Loss(loss.what, 0, loss.from_ktime_ns, 0))
         self._lost[loss.what] = Loss(
@@ -170,6 +194,9 @@ class ReportBuilder:
             threads=tuple(sorted(self._threads.values(), key=lambda row: (-row.switches, row.tid))),
             lost=tuple(sorted(self._lost.values(), key=lambda loss: loss.what)),
             shed=tuple(sorted(self._shed.values(), key=lambda shed: (shed.what, shed.why))),
+            cost=self._cost,
+            stolen_share=self._stolen_ns / self._cpus_ns if self._cpus_ns else 0.0,
+            hub_children=tuple(self._hub_children),
         )
 
     def _longest_of_hubs_ns(self) -> int:
@@ -211,6 +238,7 @@ def _hotspot(blame: Blame, spot: _Spot, duration_ns: int) -> Hotspot:
         max_ns=spot.max_ns,
         share=spot.total_ns / duration_ns if duration_ns else 0.0,
         stack=_most(stacks),
+        kinds=tuple(sorted(spot.kinds.items(), key=lambda item: (-item[1], repr(item[0])))),
     )
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from collector.reports.model import GreenletRow, Hotspot, Report
 from collector.store.base import SessionRow
-from greenscope.model import Loss, Shed, Stack
+from greenscope.model import Code, Loss, Shed, Stack
 
 
 def to_json(report: Report) -> dict[str, Any]:
@@ -20,6 +20,10 @@ def to_json(report: Report) -> dict[str, Any]:
         "threads": [dataclasses.asdict(row) for row in report.threads],
         "lost": _instants(report.lost),
         "shed": _instants(report.shed),
+        "cost": None if report.cost is None else dataclasses.asdict(report.cost),
+        "stolen_share": report.stolen_share,
+        "has_hub": report.has_hub,
+        "hub_children": [dataclasses.asdict(child) for child in report.hub_children],
     }
 
 
@@ -54,6 +58,7 @@ def _hotspot(spot: Hotspot) -> dict[str, Any]:
         "total_ns": spot.total_ns,
         "max_ns": spot.max_ns,
         "share": spot.share,
+        "kinds": [{**_kind(kind), "total_ns": spent_ns} for kind, spent_ns in spot.kinds],
         "stack": _frames(spot.stack),
         "stack_status": spot.stack.status.value,
     }
@@ -72,12 +77,14 @@ def _greenlet(row: GreenletRow) -> dict[str, Any]:
         for field in dataclasses.fields(row)
         if field.name != "kind"
     }
-    kind = row.kind
+    return {**_kind(row.kind), **fields}
+
+
+def _kind(kind: Code | None) -> dict[str, Any]:
     return {
         "function": None if kind is None else kind.function,
         "file": None if kind is None else kind.file,
         "line": None if kind is None else kind.first_line,
-        **fields,
     }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from greenscope.model import Code, Loss, Reason, Session, Shed, Stack
+from greenscope.model import Code, HubProcess, Loss, Reason, Session, Shed, Stack
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +16,9 @@ class Hotspot:
     what was seen, before small parts were added to larger ones; it sums up to `total_ns`.
     `holds` counts the holds that it appears in, `open` those that had not ended when the watch
     did, `began_before` those that had begun before it. `max_ns` is the most time in one hold.
-    `share` is `total_ns` divided by the time watched.
+    `share` is `total_ns` divided by the time watched. `kinds` are the greenlets in whose holds
+    it appears, by the function that they were started with, and the time in each, most first;
+    None: not known.
     """
 
     function: str
@@ -33,6 +35,7 @@ class Hotspot:
     max_ns: int
     share: float
     stack: Stack
+    kinds: tuple[tuple[Code | None, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +69,26 @@ class ThreadRow:
 
 
 @dataclass(frozen=True, slots=True)
+class Cost:
+    """What the watch took: the agent's own CPU time and most memory, and from the target.
+
+    `target_ns` is an estimate: the switches, times what a hit of a probe costs on that machine.
+    """
+
+    agent_cpu_ns: int = 0
+    agent_rss_bytes: int = 0
+    switches: int = 0
+    target_ns: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Report:
     """Everything that is printed about one session.
 
     `duration_ns` is the time watched. `ended` is why it ended, None when no end was recorded
     (the watch goes on, was killed, or its records are cut). `holds` counts blocking holds.
+    `cost` is None where it was not recorded. `stolen_share` is the part of all CPUs' time that
+    the host took from the machine. `hub_children` run a hub where the process itself had none.
     Hotspots come by total time, longest first; greenlets by running time; threads by switches.
     """
 
@@ -85,3 +103,11 @@ class Report:
     threads: tuple[ThreadRow, ...]
     lost: tuple[Loss, ...]
     shed: tuple[Shed, ...]
+    cost: Cost | None = None
+    stolen_share: float = 0.0
+    hub_children: tuple[HubProcess, ...] = ()
+
+    @property
+    def has_hub(self) -> bool:
+        """Whether a hub was seen on any thread; without one nothing can be called blocked."""
+        return bool(self.hotspots) or any(row.has_hub for row in self.threads)

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.text import Text
 
 from collector.reports.grid import Row, Tail, bar, code_tail, place_tail, print_grid, text_tail
-from collector.reports.model import GreenletRow, Hotspot, Report, ThreadRow
+from collector.reports.model import Cost, GreenletRow, Hotspot, Report, ThreadRow
 from collector.reports.quantities import (
     count,
     duration,
@@ -23,6 +23,7 @@ from collector.reports.quantities import (
 from greenscope.model import Loss, Session, Shed
 
 MAX_ROWS: Final = 30
+STOLEN_TOLD: Final = 0.01  # part of the machine's CPU time
 PARTS: Final = ("hotspots", "greenlets", "threads")
 _ENDED: Final = {
     "detached": "stopped by the user",
@@ -58,6 +59,9 @@ def _print_hotspots(report: Report, console: Console) -> None:
     # One sentence if no hold was long enough.
     console.print()
     threshold = round_duration(report.session.threshold_ns)
+    if not report.has_hub:
+        _say_no_hub(report, console)
+        return
     if not report.hotspots:
         _say(
             console,
@@ -84,6 +88,23 @@ def _print_hotspots(report: Report, console: Console) -> None:
     ]
     print_grid(console, ("share", "", "total", "longest", "holds", "function"), rows)
     _say_rest(console, len(report.hotspots), "hotspots")
+
+
+def _say_no_hub(report: Report, console: Console) -> None:
+    text = "No hub was seen in this process, so nothing can be called blocked."
+    longest = max(report.greenlets, key=lambda row: row.longest_hold_ns, default=None)
+    if longest is not None and longest.longest_hold_ns:
+        name = "" if longest.kind is None else f", by {longest.kind.function}"
+        text += f" The longest run without a switch: {duration(longest.longest_hold_ns)}{name}."
+    _say(console, text)
+    children = report.hub_children
+    if children:
+        named = ", ".join(f"{child.pid} ({child.command})" for child in children)
+        one = len(children) == 1
+        text = (
+            f"{len(children)} of its {'children runs' if one else 'children run'} a hub: {named}; "
+        )
+        _say(console, text + ("attach to that one." if one else "attach to one of them."))
 
 
 def _below(spot: Hotspot) -> Tail:
@@ -194,6 +215,26 @@ def _print_missing(report: Report, console: Console) -> None:
         _say(console, f"left off: {shed.what}, {shed.why} {_between(shed, start_ns)}", "yellow")
     if not report.shed:
         _say(console, "nothing left off")
+    if report.stolen_share > STOLEN_TOLD:
+        _say(
+            console,
+            f"the host took {percent(report.stolen_share)} of this machine's CPU time, "
+            "which looks like computing",
+            "yellow",
+        )
+    if report.cost is not None:
+        _print_cost(report.cost, report.duration_ns, console)
+
+
+def _print_cost(cost: Cost, duration_ns: int, console: Console) -> None:
+    agent = percent(cost.agent_cpu_ns / duration_ns if duration_ns else 0.0)
+    target = percent(cost.target_ns / duration_ns if duration_ns else 0.0)
+    _say(
+        console,
+        f"cost: the probe on switches about {target} of a CPU in the target, greenscope itself "
+        f"{agent} of a CPU and {cost.agent_rss_bytes / 1e6:.0f} MB",
+        "dim",
+    )
 
 
 def _between(row: Loss | Shed, start_ns: int) -> str:

@@ -152,6 +152,14 @@ class Kernel:
         fd = perf_event.open_uprobe(program, path, offset, pid, ref_ctr_offset)
         self._stack.callback(os.close, fd)
 
+    def open_bare(self, path: str, offset: int, pid: int) -> int:
+        """A probe that finds nothing to do, as its process is not traced, to measure it.
+
+        Gives a file descriptor, which is the caller's; closing it removes the probe.
+        """
+        program = self._program("gs_on_poll", bcc.BPF.KPROBE)
+        return perf_event.open_uprobe(program, path, offset, pid)
+
     def open_place(
         self, function: str, path: str, offset: int, pid: int, ref_ctr_offset: int, index: int
     ) -> int:

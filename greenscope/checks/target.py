@@ -16,6 +16,7 @@ from greenscope.errors import (
 from greenscope.offsets.program import inspect_program
 from greenscope.offsets.rows import ROWS
 from greenscope.offsets.table import offsets_for
+from greenscope.rebuild.hubs import has_hub, hub_children
 from greenscope.target.greenlet import find_greenlet
 from greenscope.target.maps import MappedFile, mapped_files, read_maps
 from greenscope.target.memory import LiveMemory
@@ -59,6 +60,8 @@ def target_checks(pid: int) -> list[Check]:
     ]
     if exit_code_of(checks) == 0:
         checks.append(_thread_states(process.pid))
+    if exit_code_of(checks) == 0:
+        checks.append(_hub(process.pid))
     return checks
 
 
@@ -157,6 +160,20 @@ def _thread_states(pid: int) -> Check:
         advice = "The interpreter is not built as its version says; it cannot be watched."
         return fail("thread states", "none could be read", advice, UnsupportedInterpreter)
     return ok("thread states", f"{len(found & alive)} of {len(alive)} threads run Python")
+
+
+def _hub(pid: int) -> Check:
+    """Whether there is anything to be blocked: the master of a prefork server has no hub."""
+    try:
+        found = has_hub(pid)
+    except GreenscopeError as error:
+        return fail_with("hub", error)
+    if found:
+        return ok("hub", "there is one")
+    children = ", ".join(f"{child.pid} ({child.command})" for child in hub_children(pid))
+    if children:
+        return warn("hub", "none so far", f"These children run one; attach to them: {children}.")
+    return warn("hub", "none so far", "Until a thread has one, no hold is reported.")
 
 
 def _c_library(files: Sequence[MappedFile]) -> Check:

@@ -37,7 +37,7 @@ ALLOWED: dict[str, set[str]] = {
     | {"greenscope.target", "greenscope.offsets", "greenscope.bpf.abi"},
     "greenscope.ship": ANALYSIS,
     "greenscope.budget": BASE,
-    "greenscope.checks": KERNEL,
+    "greenscope.checks": KERNEL | {"greenscope.rebuild"},
     "greenscope.attachment": AGENT,
     "greenscope.tracer": AGENT | {"greenscope.attachment"},
     "greenscope.cli": AGENT

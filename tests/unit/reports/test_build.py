@@ -46,6 +46,7 @@ def test_holds_of_one_line_are_one_hotspot() -> None:
             max_ns=300 * MS,
             share=0.1,
             stack=RECEIVE,
+            kinds=((None, 400 * MS),),
         ),
     )
 

@@ -21,7 +21,15 @@ from collector.reports.quantities import (
     shortened_place,
 )
 from collector.reports.text import render, render_text
-from greenscope.model import Record, SessionEnd, ThreadTotals
+from greenscope.model import (
+    AgentCost,
+    GreenletTotals,
+    HubProcess,
+    Record,
+    SessionEnd,
+    StolenTime,
+    ThreadTotals,
+)
 from tests.harness.records import (
     COMPUTE,
     MS,
@@ -122,6 +130,47 @@ def test_name_with_control_characters_does_not_steer_the_terminal() -> None:
     assert r"/x\u202e/\x07.py:3  cpu" in text
 
 
+def test_without_a_hub_nothing_is_called_blocked() -> None:
+    thread = ThreadTotals(4711, "x", False, 3, 0, 9 * SECOND, 0, 0, 0)
+    kind = COMPUTE.frames[0].code
+    ran = GreenletTotals(4711, kind, False, 1, 0, 1, 3, SECOND, 0, 54 * MS)
+    children = [HubProcess(7652, "gunicorn"), HubProcess(7655, "gunicorn")]
+    text = render_text(build_report(SESSION, [thread, ran, *children, END]), 200)
+    assert (
+        "No hub was seen in this process, so nothing can be called blocked. The longest run "
+        "without a switch: 54.0 ms, by render_report.\n"
+        "2 of its children run a hub: 7652 (gunicorn), 7655 (gunicorn); attach to one of them.\n"
+    ) in text
+    assert "No hold reached" not in text
+
+
+def test_time_that_the_host_stole_is_said_from_one_percent_on() -> None:
+    def text_of(stolen_ns: int) -> str:
+        stolen = StolenTime(START, START + 10 * SECOND, stolen_ns, 2)
+        return render_text(build_report(SESSION, [stolen, END]), 120)
+
+    assert "the host took 1.5% of this machine's CPU time" in text_of(300 * MS)
+    assert "the host took" not in text_of(200 * MS)
+
+
+def test_costs_of_all_stretches_are_added_up() -> None:
+    costs = [
+        AgentCost(START, START + SECOND, 1000, 50 * MS, 0, 100 * MS, 80_000_000),
+        AgentCost(START + SECOND, START + 2 * SECOND, 500, 50 * MS, 0, 100 * MS, 60_000_000),
+    ]
+    report = build_report(SESSION, [*costs, END])
+    assert to_json(report)["cost"] == {
+        "agent_cpu_ns": 200 * MS,
+        "agent_rss_bytes": 80_000_000,
+        "switches": 1500,
+        "target_ns": 100 * MS,
+    }
+    assert (
+        "cost: the probe on switches about 1.0% of a CPU in the target, greenscope itself 2.0% of "
+        "a CPU and 80 MB"
+    ) in render_text(report, 200)
+
+
 def test_document_shortens_nothing() -> None:
     path = "/srv" + "/very/deep" * 30 + "/app.py"
     deep = replace(COMPUTE, frames=(frame("f" * 200, path, 3),))
@@ -140,11 +189,23 @@ def test_document_shortens_nothing() -> None:
             "total_ns": SECOND,
             "max_ns": SECOND,
             "share": 0.1,
+            "kinds": [{"function": None, "file": None, "line": None, "total_ns": SECOND}],
             "stack": [{"function": "f" * 200, "file": path, "line": 3}],
             "stack_status": "complete",
         }
     ]
-    assert list(document) == ["session", "hotspots", "greenlets", "threads", "lost", "shed"]
+    assert list(document) == [
+        "session",
+        "hotspots",
+        "greenlets",
+        "threads",
+        "lost",
+        "shed",
+        "cost",
+        "stolen_share",
+        "has_hub",
+        "hub_children",
+    ]
 
 
 @pytest.mark.parametrize(
