@@ -6,7 +6,9 @@ are bounded, and what does not look like a code object gives None.
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
+from typing import Literal
 
 from greenscope.model import Code
 from greenscope.offsets.table import InstrKind, InterpreterOffsets
@@ -24,7 +26,7 @@ _KIND_SHIFT = 2
 _KIND_MASK = 7
 _COMPACT = 1 << 5
 _ASCII = 1 << 6
-_ENCODINGS = {1: "latin-1", 2: "utf-16-le", 4: "utf-32-le"}
+_UNITS: dict[int, Literal["B", "H", "I"]] = {1: "B", 2: "H", 4: "I"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,18 +50,27 @@ class CodeObject:
 
 
 def read_text(memory: ProcessMemory, address: int, offsets: InterpreterOffsets) -> str | None:
-    """A str object of the target, None when it does not look like one."""
+    r"""A str object of the target, None when it does not look like one.
+
+    A lone surrogate, as in a file name that is not UTF-8, comes out as `\ud800`.
+    """
     head = memory.read(address, offsets.unicode_ascii_size)
     if head is None:
         return None
     length = int.from_bytes(head[offsets.unicode_length : offsets.unicode_length + 8], "little")
     state = int.from_bytes(head[offsets.unicode_state : offsets.unicode_state + 4], "little")
     kind = state >> _KIND_SHIFT & _KIND_MASK
-    if not state & _COMPACT or kind not in _ENCODINGS or length > MAX_TEXT_CHARS:
+    if not state & _COMPACT or kind not in _UNITS or length > MAX_TEXT_CHARS:
         return None
     start = offsets.unicode_ascii_size if state & _ASCII else offsets.unicode_compact_size
     data = memory.read(address + start, length * kind) if length else b""
-    return None if data is None else data.decode(_ENCODINGS[kind], "backslashreplace")
+    if data is None:
+        return None
+    # One by one: two surrogates side by side are two characters for Python, not one of UTF-16.
+    points = memoryview(data).cast(_UNITS[kind])
+    if any(point > sys.maxunicode for point in points):
+        return None
+    return "".join(map(chr, points)).encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def read_bytes(memory: ProcessMemory, address: int, offsets: InterpreterOffsets) -> bytes | None:
