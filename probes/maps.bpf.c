@@ -217,6 +217,15 @@ gs_end_hold(struct gs_thread *thread, const struct gs_target *target, u32 tid, u
 	return length;
 }
 
+/* Adds a hold that gs_end_hold() closed to the greenlet whose it was. */
+static __always_inline void
+gs_book_hold(struct gs_greenlet *greenlet, const struct gs_thread *thread, u64 length)
+{
+	greenlet->running_ns += length;
+	if (length > greenlet->longest_hold_ns && !thread->undecided)
+		greenlet->longest_hold_ns = length;
+}
+
 static __always_inline void gs_begin_hold(struct gs_thread *thread, u64 now)
 {
 	thread->hold_id++;

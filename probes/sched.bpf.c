@@ -70,11 +70,8 @@ gs_begin_idle(struct gs_thread *thread, const struct gs_target *target, u32 tid,
 	struct gs_greenlet *hub = gs_greenlets.lookup(&key);
 	u64 length = gs_end_hold(thread, target, tid, now, thread->off_stack_id);
 
-	if (hub) {
-		hub->running_ns += length;
-		if (length > hub->longest_hold_ns && !thread->undecided)
-			hub->longest_hold_ns = length;
-	}
+	if (hub)
+		gs_book_hold(hub, thread, length);
 	thread->idle = 1;
 }
 
@@ -212,11 +209,8 @@ static __always_inline void gs_end_thread(struct gs_thread *thread, u32 tid, u64
 	if (thread->exited || !target || thread->idle)
 		return;
 	length = gs_end_hold(thread, target, tid, now, 0);
-	if (!greenlet)
-		return;
-	greenlet->running_ns += length;
-	if (length > greenlet->longest_hold_ns && !thread->undecided)
-		greenlet->longest_hold_ns = length;
+	if (greenlet)
+		gs_book_hold(greenlet, thread, length);
 }
 
 /* The books of a thread that ends stay readable for the agent, which deletes them. */
@@ -230,6 +224,7 @@ int gs_on_thread_exit(struct bpf_raw_tracepoint_args *ctx)
 		gs_end_thread(thread, tid, now);
 		thread->exited = 1;
 		gs_uprobe_walk.delete(&tid);
+		gs_tstates.delete(&tid);
 	}
 	return 0;
 }

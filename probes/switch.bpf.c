@@ -67,11 +67,9 @@ gs_switch(struct gs_thread *thread, const struct gs_target *target, u64 to_addr,
 	origin = gs_greenlets.lookup(&from);
 	if (origin) {
 		origin->switches++;
-		origin->running_ns += length;
+		gs_book_hold(origin, thread, length);
 		origin->left_ns = now;
 		origin->left_stack_id = stack_id;
-		if (length > origin->longest_hold_ns && !thread->undecided)
-			origin->longest_hold_ns = length;
 		if (origin->finished)
 			gs_bury(&from, origin, now);
 	}
