@@ -13,7 +13,7 @@ from greenscope.errors import (
     PermissionMissing,
     UnsupportedInterpreter,
 )
-from greenscope.offsets.program import inspect_program
+from greenscope.offsets.program import Program, inspect_program
 from greenscope.offsets.rows import ROWS
 from greenscope.offsets.table import offsets_for
 from greenscope.rebuild.hubs import has_hub, hub_children
@@ -59,9 +59,7 @@ def target_checks(pid: int) -> list[Check]:
         _c_library(files),
     ]
     if exit_code_of(checks) == 0:
-        checks.append(_thread_states(process.pid))
-    if exit_code_of(checks) == 0:
-        checks.append(_hub(process.pid))
+        checks += _program_checks(process.pid)
     return checks
 
 
@@ -147,10 +145,21 @@ def _gevent(files: Sequence[MappedFile]) -> Check:
     return ok("gevent", package_version(file, "gevent") or "unknown version")
 
 
-def _thread_states(pid: int) -> Check:
-    """Reads the target's own list of threads: the offsets are right where it makes sense."""
+def _program_checks(pid: int) -> list[Check]:
     try:
         program = inspect_program(pid)
+    except GreenscopeError as error:
+        return [fail_with("thread states", error)]
+    checks = [_thread_states(program)]
+    if exit_code_of(checks) == 0:
+        checks.append(_hub(program))
+    return checks
+
+
+def _thread_states(program: Program) -> Check:
+    """Reads the target's own list of threads: the offsets are right where it makes sense."""
+    pid = program.process.pid
+    try:
         with LiveMemory(pid) as memory:
             found = program.thread_states(memory).keys()
     except GreenscopeError as error:
@@ -162,15 +171,17 @@ def _thread_states(pid: int) -> Check:
     return ok("thread states", f"{len(found & alive)} of {len(alive)} threads run Python")
 
 
-def _hub(pid: int) -> Check:
+def _hub(program: Program) -> Check:
     """Whether there is anything to be blocked: the master of a prefork server has no hub."""
     try:
-        found = has_hub(pid)
+        found = has_hub(program)
     except GreenscopeError as error:
         return fail_with("hub", error)
     if found:
         return ok("hub", "there is one")
-    children = ", ".join(f"{child.pid} ({child.command})" for child in hub_children(pid))
+    children = ", ".join(
+        f"{child.pid} ({child.command})" for child in hub_children(program.process.pid)
+    )
     if children:
         return warn("hub", "none so far", f"These children run one; attach to them: {children}.")
     return warn("hub", "none so far", "Until a thread has one, no hold is reported.")

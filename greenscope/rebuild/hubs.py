@@ -84,24 +84,20 @@ def hub_children(pid: int) -> Iterator[HubProcess]:
         child = waiting.pop(0)
         waiting.extend(child_pids(child))
         try:
-            if has_hub(child):
+            if has_hub(inspect_program(child)):
                 yield HubProcess(child, inspect_process(child).comm)
         except GreenscopeError:
             continue  # it ended, or is none of ours to look at: nothing to tell of it
 
 
-def has_hub(pid: int) -> bool:
-    """Whether a thread of the process has a hub.
+def has_hub(program: Program) -> bool:
+    """Whether a thread of the program has a hub.
 
     Raises:
-        GreenscopeError: it is no process that greenscope can look at.
+        GreenscopeError: its memory is closed to us.
     """
-    program = inspect_program(pid)
-    memory = LiveMemory(pid)
-    try:
+    with LiveMemory(program.process.pid) as memory:
         return bool(thread_hubs(program, memory))
-    finally:
-        memory.close()
 
 
 def _modules(program: Program, memory: ProcessMemory) -> int | None:
