@@ -6,7 +6,6 @@ are bounded, and what does not look like a code object gives None.
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
 from typing import Literal
 
@@ -14,6 +13,7 @@ from greenscope.model import Code
 from greenscope.offsets.table import InstrKind, InterpreterOffsets
 from greenscope.rebuild.lines import line_at
 from greenscope.rebuild.origin import code_origin
+from greenscope.records.text import without_surrogates
 from greenscope.target.memory import ProcessMemory
 from greenscope.target.threads import read_pointer
 
@@ -67,10 +67,11 @@ def read_text(memory: ProcessMemory, address: int, offsets: InterpreterOffsets) 
     if data is None:
         return None
     # One by one: two surrogates side by side are two characters for Python, not one of UTF-16.
-    points = memoryview(data).cast(_UNITS[kind])
-    if any(point > sys.maxunicode for point in points):
-        return None
-    return "".join(map(chr, points)).encode("utf-8", "backslashreplace").decode("utf-8")
+    try:
+        text = "".join(map(chr, memoryview(data).cast(_UNITS[kind])))
+    except (ValueError, OverflowError):
+        return None  # no characters
+    return without_surrogates(text)
 
 
 def read_bytes(memory: ProcessMemory, address: int, offsets: InterpreterOffsets) -> bytes | None:

@@ -17,4 +17,9 @@ def storable(text: str) -> str:
         text = text[: MAX_TEXT_CHARACTERS - 3] + "..."
     if text.isascii():
         return text
+    return without_surrogates(text)
+
+
+def without_surrogates(text: str) -> str:
+    r"""The text with its lone surrogates as Python escapes them: `\ud800`."""
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
