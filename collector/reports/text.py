@@ -34,7 +34,7 @@ _ENDED: Final = {
 
 
 def render(report: Report, console: Console, parts: Collection[str] = PARTS) -> None:
-    """Prints a report: its head, the parts that are asked for, and what was lost or shed."""
+    """Prints a report: its head, the parts that are asked for, what was lost or shed, the cost."""
     printers = {
         "hotspots": _print_hotspots,
         "greenlets": _print_greenlets,
@@ -45,6 +45,7 @@ def render(report: Report, console: Console, parts: Collection[str] = PARTS) -> 
         if part in parts:
             printers[part](report, console)
     _print_missing(report, console)
+    _print_costs(report, console)
 
 
 def render_text(report: Report, width: int = 80) -> str:
@@ -100,11 +101,8 @@ def _say_no_hub(report: Report, console: Console) -> None:
     children = report.hub_children
     if children:
         named = ", ".join(f"{child.pid} ({child.command})" for child in children)
-        one = len(children) == 1
-        text = (
-            f"{len(children)} of its {'children runs' if one else 'children run'} a hub: {named}; "
-        )
-        _say(console, text + ("attach to that one." if one else "attach to one of them."))
+        runs, one = ("runs", "that one") if len(children) == 1 else ("run", "one of them")
+        _say(console, f"{len(children)} of its children {runs} a hub: {named}; attach to {one}.")
 
 
 def _below(spot: Hotspot) -> Tail:
@@ -215,6 +213,9 @@ def _print_missing(report: Report, console: Console) -> None:
         _say(console, f"left off: {shed.what}, {shed.why} {_between(shed, start_ns)}", "yellow")
     if not report.shed:
         _say(console, "nothing left off")
+
+
+def _print_costs(report: Report, console: Console) -> None:
     if report.stolen_share > STOLEN_TOLD:
         _say(
             console,
