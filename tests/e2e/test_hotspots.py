@@ -88,11 +88,23 @@ def test_a_guilty_line_is_named_with_reason_and_real_length(name: str) -> None:
 
 
 def test_only_the_guilty_of_a_server_with_everything_are_named() -> None:
-    with run_target("mixed_server") as target, stolen_time() as stolen:
-        report = watch_script(target, "-t", NOISE)
-        truth = target.truth()
-        target.quit()
-    check_report(report, truth, stolen.ns)
+    """A host that holds a virtual CPU back, which not all of them account for, may fail one watch.
+
+    What the watch itself gets wrong fails the second one as well.
+    """
+    failures = []
+    for _ in range(2):
+        with run_target("mixed_server") as target, stolen_time() as stolen:
+            report = watch_script(target, "-t", NOISE)
+            truth = target.truth()
+            target.quit()
+        try:
+            check_report(report, truth, stolen.ns)
+        except AssertionError as failure:
+            failures.append(failure)
+        else:
+            return
+    raise ExceptionGroup("both watches failed", failures)
 
 
 def test_a_hold_of_the_hub_is_told_from_one_of_a_greenlet() -> None:
