@@ -11,6 +11,7 @@ from pathlib import Path
 
 from greenscope.bpf import abi
 from greenscope.bpf.loader import Kernel, Limits, syscall_name
+from greenscope.budget.costs import Hits
 from greenscope.errors import TargetNotFound
 from greenscope.offsets.program import Program, poll_places
 from greenscope.offsets.table import InstrKind
@@ -34,7 +35,8 @@ class Options:
     """What the user can choose.
 
     `wait_stacks`: whether the stack at which a greenlet leaves is walked, which nothing is made
-    of yet; `wait_walks` is what SAMPLED allows per thread and 10 ms.
+    of yet; `wait_walks` is what SAMPLED allows per thread and 10 ms. `budget` is the share of one
+    CPU's time that the probes may take from the target, None for no limit.
     """
 
     threshold_ns: int = 10_000_000
@@ -43,11 +45,12 @@ class Options:
     wait_walks: int = 20
     service: str = ""
     limits: Limits = field(default_factory=Limits)
+    budget: float | None = 0.02
 
 
 def attach_switch(kernel: Kernel, path: str, places: GreenletPlaces, pid: int) -> None:
     """Probes what greenlet does in one process, which may map the file later."""
-    kernel.attach_uprobe("gs_on_switch", path, places.switch, pid)
+    kernel.attach_in_bursts("gs_on_switch", path, places.switch, pid)
     if places.created is not None:
         kernel.attach_uprobe("gs_on_greenlet_created", path, places.created, pid)
     # Either tells the end; the first when it happens, the second when memory is freed.
@@ -55,6 +58,40 @@ def attach_switch(kernel: Kernel, path: str, places: GreenletPlaces, pid: int) -
         kernel.attach_uprobe("gs_on_greenlet_finished", path, places.finished, pid)
     elif places.freed is not None:
         kernel.attach_uprobe("gs_on_greenlet_freed", path, places.freed, pid)
+
+
+class SwitchProbes:
+    """The probes of one process that are put in place and taken away for the budget's sake.
+
+    While they are off the phase in shared memory is odd, by which the kernel side knows that it
+    is not told of everything. In the moments of turning it counts as off.
+    """
+
+    def __init__(self, kernel: Kernel, pid: int) -> None:
+        self._bursts = kernel.bursts
+        self._watches = kernel.watches
+        self._slot = kernel.slot_of(pid)
+
+    def turn_on(self) -> None:
+        """Raises what opening a probe does."""
+        self._bursts.turn_on()
+        self._watches.turn(self._slot, time.monotonic_ns())
+
+    def turn_off(self) -> None:
+        """Takes them away."""
+        self._watches.turn(self._slot)
+        self._bursts.turn_off()
+
+    def hits(self) -> Hits:
+        """All hits since the watch began."""
+        watch = self._watches.read(self._slot)
+        return Hits(
+            switches=watch.switches,
+            walks=watch.walks,
+            polls=watch.polls,
+            births=watch.births,
+            leaves=watch.leaves,
+        )
 
 
 class EarlyProbes:
@@ -207,6 +244,7 @@ class Attachment:
             wait_stacks=self._options.wait_stacks,
             frame_span=offsets.frame_span,
             wait_walks=self._options.wait_walks,
+            tstate_version=offsets.tstate_version,
         )
 
     def learn_roles(self, code_addrs: Iterable[int]) -> None:
@@ -239,4 +277,4 @@ class Attachment:
         if polls.cheap or hub_is_busy:
             self._polls_watched = True
             for path, offset in polls.places:
-                self._kernel.attach_uprobe("gs_on_poll", path, offset, pid)
+                self._kernel.attach_in_bursts("gs_on_poll", path, offset, pid)

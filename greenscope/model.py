@@ -89,8 +89,8 @@ class Hold:
     the session (addresses are not). `on_cpu_ns` is what the thread ran of it. `is_open`: it had
     not ended when the watch did. `began_before`: it was running when the watch began, so the
     duration is what was seen of it. `kind` is the greenlet's (GreenletTotals.kind), None where
-    it is not known. `uncertainty_ns`: by how much the duration may be too short, because the
-    switch probe was off when the hold began or ended; 0 where it is exact.
+    it is not known. `uncertainty_ns`: by how much the duration may be wrong, either way, because
+    the switch probe was off when the hold began or ended; 0 where it is exact.
     """
 
     tid: int

@@ -14,11 +14,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Self
 
-from greenscope.attachment import Attachment, EarlyProbes, Options
+from greenscope.attachment import Attachment, EarlyProbes, Options, SwitchProbes
 from greenscope.bpf import abi
 from greenscope.bpf.loader import Kernel, syscall_name
 from greenscope.budget.accounts import Accounts
 from greenscope.budget.calibration import hit_cost_ns
+from greenscope.budget.costs import Hits
+from greenscope.budget.governor import Governor
 from greenscope.errors import BpfUnavailable
 from greenscope.model import Hold, Loss, Record, Session, SessionEnd, Shed
 from greenscope.offsets.program import Program
@@ -30,11 +32,13 @@ from greenscope.rebuild.totals import (
     GreenletBooks,
     GreenletState,
     ThreadBooks,
+    all_switches,
     ended_greenlet,
     living_greenlet,
 )
 from greenscope.target.memory import LiveMemory
 from greenscope.target.process import thread_name, thread_ns_ids
+from greenscope.target.threads import read_pointer
 
 __all__ = ["Options", "Progress", "Tracer"]
 
@@ -91,6 +95,8 @@ class Tracer:
         self._lost: dict[abi.LossKind, int] = dict.fromkeys(abi.LossKind, 0)
         self._last_flush_ns = self._last_living_ns = time.monotonic_ns()
         self._accounts = Accounts(self._last_flush_ns, 0.0)
+        self._probes: SwitchProbes | None = None
+        self._governor: Governor | None = None
         self.session = self._describe()
 
     def __enter__(self) -> Self:
@@ -98,13 +104,15 @@ class Tracer:
             bare_ns = self._calibrate()
             self._attachment.attach()
             self.session = self._describe()
-            self._accounts = Accounts(self.session.start_ktime_ns, bare_ns)
+            self._begin_budget(bare_ns)
         except BaseException:
             self.__exit__()
             raise
         return self
 
     def __exit__(self, *_: object) -> None:
+        if self._governor is not None:
+            self._governor.stop()
         self._kernel.close()
         self._memory.close()
 
@@ -115,6 +123,14 @@ class Tracer:
         except BpfUnavailable as error:
             self._attachment.shed["what the probes cost the target"] = error.message
             return 0.0
+
+    def _begin_budget(self, bare_ns: float) -> None:
+        share = self._options.budget if bare_ns else None
+        self._accounts = Accounts(self.session.start_ktime_ns, bare_ns, share)
+        self._probes = SwitchProbes(self._kernel, self.program.process.pid)
+        if share is not None:
+            self._governor = Governor(self._probes, bare_ns, share)
+            self._governor.start()
 
     def _describe(self) -> Session:
         program, process = self.program, self.program.process
@@ -142,6 +158,8 @@ class Tracer:
 
     def poll(self) -> list[Record]:
         """What arrived since the call before; sums once a second. Never blocks."""
+        if self._governor is not None:
+            self._governor.check()
         records: list[Record] = list(self._drain())
         now_ns = time.monotonic_ns()
         self.progress.watched_ns = now_ns - self.session.start_ktime_ns
@@ -151,6 +169,8 @@ class Tracer:
 
     def finish(self, ended: str) -> list[Record]:
         """Ends the watch: the rest of the events, open holds, sums, and the end itself."""
+        if self._governor is not None:
+            self._governor.stop()
         now_ns = time.monotonic_ns()
         records: list[Record] = list(self._drain())
         records.extend(self._open_holds(now_ns))
@@ -177,6 +197,8 @@ class Tracer:
                 self._assembler.sample(event)
                 if event.flags & abi.FLAG_HUB:
                     self._attachment.watch_polls(hub_is_busy=True)
+                if event.flags & abi.FLAG_UNWATCHED and self._governor is not None:
+                    self._governor.see_stuck()
             elif event.kind == abi.EventKind.BLOCK:
                 self._assembler.block(event)
             elif event.kind == abi.EventKind.GREENLET_END:
@@ -226,7 +248,7 @@ class Tracer:
         if living_due:
             self._last_living_ns = now_ns
             yield from self._greenlets.totals(self._living(threads, now_ns))
-        switches = sum(thread.switches for thread in threads.values())
+        switches = sum(all_switches(thread) for thread in threads.values())
         self.progress.switches = self._switches_of_ended + switches
         self.progress.watched_ns = now_ns - self.session.start_ktime_ns
         for tid, thread in threads.items():
@@ -238,9 +260,10 @@ class Tracer:
             name = thread_name(thread.tgid, tid)
             yield self._threads.totals(tid, self._own_tid(tid), name, thread, now_ns)
             if thread.exited:
-                self._switches_of_ended += thread.switches
+                self._switches_of_ended += all_switches(thread)
                 self._forget_thread(tid)
-        yield from self._accounts.records(now_ns, self.progress.switches)
+        hits = Hits() if self._probes is None else self._probes.hits()
+        yield from self._accounts.records(now_ns, hits)
         yield from self._losses(now_ns)
         self._last_flush_ns = now_ns
 
@@ -293,6 +316,7 @@ class Tracer:
                 continue
             holds: tuple[Hold, ...] = ()
             matters = not thread.idle and thread.role != abi.Role.WORKER
+            matters = matters and not self._has_switched_unseen(thread)
             if matters and now_ns - thread.hold_start_ns >= self._options.threshold_ns:
                 event = self._assembler.open_hold(tid, thread, now_ns)
                 holds = self._judge(event, is_open=True)
@@ -300,6 +324,13 @@ class Tracer:
                 yield from self._release_assumed(tid)
                 self.progress.holds += len(holds)
                 yield from holds
+
+    def _has_switched_unseen(self, thread: abi.Thread) -> bool:
+        """Whether a hold ended since the kernel side looked last, while the probe was off."""
+        if not thread.phase & 1 or not thread.version:
+            return False
+        place: int = thread.tstate + self.program.offsets.tstate_version
+        return read_pointer(self._memory, place) != int(thread.version)
 
     def _losses(self, now_ns: int) -> Iterator[Loss]:
         lost = self._kernel.lost()

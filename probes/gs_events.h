@@ -33,13 +33,15 @@ enum gs_off_kind {
 #define GS_FLAG_ASSUMED		0x10	/* no hub was seen on this thread so far */
 #define GS_FLAG_UNDECIDED	0x20	/* may have polled as the hub: the agent tells by the stacks
 					 * of its BLOCK events; sent however short it was */
+#define GS_FLAG_UNWATCHED	0x40	/* the switch probe is off */
 
 struct gs_event {
 	u8 kind;		/* enum gs_event_kind */
 	u8 flags;
 	u8 off_kind;		/* enum gs_off_kind; BLOCK only */
 	u8 pad;
-	s32 nr;			/* system call number; BLOCK and SAMPLE, -1 if none */
+	s32 nr;			/* system call number; BLOCK and SAMPLE, -1 if none. HOLD: by how
+				 * many ns its length may be wrong, either way */
 	u32 tid;
 	u32 tgid;
 	u64 ktime_ns;		/* when it ended (HOLD, BLOCK) or was seen (SAMPLE, END) */

@@ -32,6 +32,23 @@ struct gs_target {
 	u8 frame_span;		/* bytes of a frame up to the end of the last field read */
 	u8 pad;
 	u32 wait_walks;		/* GS_WAITS_SAMPLED: walks allowed per thread and 10 ms */
+	u32 tstate_version;	/* PyThreadState.context_ver; 0: none, or not known yet */
+	u32 pad2;
+};
+
+#define GS_NEVER_LOOKED (~1ULL)	/* gs_thread.phase */
+
+/* How the probes of a process stand at present. The agent maps this and writes the first two. */
+struct gs_watch {
+	u64 phase;		/* grows at each turn of the switch probe; odd: it is off */
+	u64 on_since_ns;	/* when it was put in place the last time */
+	/* what was hit since the watch began, of which the agent reckons what it cost */
+	u64 switches;
+	u64 walks;
+	u64 polls;
+	u64 births;		/* and ends */
+	u64 leaves;		/* of the CPU */
+	u64 python_state;	/* where in a greenlet::Greenlet that is; 0: not known yet */
 };
 
 enum gs_role {
@@ -73,7 +90,17 @@ struct gs_thread {
 	u32 tgid;
 	u8 undecided;		/* the present hold has a poll that may be the hub's own */
 	u8 pad[7];
+	/* for the times in which the switch probe is off (unwatched.bpf.c) */
+	u64 phase;		/* of its process when this thread was last looked at */
+	u64 version;		/* PyThreadState.context_ver as it should be; 0: not known */
+	u64 seen_ns;		/* when it was last looked at */
+	u64 same_since_ns;	/* since when no switch was seen, nor can there have been one */
+	u64 uncertain_ns;	/* by how much hold_start_ns may be wrong, either way */
+	u64 longest_block_ns;	/* of the present hold */
 	/* sums since attach */
+	u64 unwatched_ns;
+	u64 unwatched_switches;
+	s64 drift;		/* what context_ver grew by without a switch */
 	u64 switches;
 	u64 holds;		/* blocking ones */
 	u64 holding_ns;

@@ -4,6 +4,15 @@
  * new identity even where an end was missed (a greenlet that never ran has none).
  */
 
+static __always_inline struct gs_watch *gs_count_birth(u32 slot)
+{
+	struct gs_watch *watch = gs_watches.lookup(&slot);
+
+	if (watch)
+		watch->births++;
+	return watch;
+}
+
 /* Constructor of greenlet::UserGreenlet, rdi = this. */
 int gs_on_greenlet_created(struct pt_regs *ctx)
 {
@@ -12,9 +21,11 @@ int gs_on_greenlet_created(struct pt_regs *ctx)
 	struct gs_greenlet_key key = { .addr = PT_REGS_PARM1(ctx), .tgid = tgid };
 	struct gs_greenlet fresh = { .id = now, .tid = tid };
 	struct gs_greenlet *old;
+	u8 *slot = gs_slots.lookup(&tgid);
 
-	if (!gs_slots.lookup(&tgid))
+	if (!slot)
 		return 0;
+	gs_count_birth(*slot);
 	old = gs_greenlets.lookup(&key);
 	if (old)
 		gs_bury(&key, old, now);
@@ -35,10 +46,16 @@ int gs_on_greenlet_finished(struct pt_regs *ctx)
 	struct gs_thread *thread = gs_threads.lookup(&tid);
 	struct gs_greenlet_key key = { .tgid = pid_tgid >> 32 };
 	struct gs_greenlet *greenlet;
+	struct gs_watch *watch = thread ? gs_count_birth(thread->slot) : 0;
 
-	if (!thread || !PT_REGS_PARM2(ctx))
+	if (!watch || !thread || !PT_REGS_PARM2(ctx))
 		return 0;
-	key.addr = thread->greenlet;
+	/* `this` is a part of the greenlet, in all at the same place. */
+	if (thread->greenlet && thread->phase == watch->phase && !(watch->phase & 1))
+		watch->python_state = PT_REGS_PARM1(ctx) - thread->greenlet;
+	if (!watch->python_state)
+		return 0;
+	key.addr = PT_REGS_PARM1(ctx) - watch->python_state;
 	greenlet = gs_greenlets.lookup(&key);
 	if (greenlet)
 		greenlet->finished = 1;

@@ -35,8 +35,10 @@ enum gs_loss {
 
 /* By slot, which a thread knows: finding an entry of an array costs no call at each switch. */
 BPF_ARRAY(gs_targets, struct gs_target, GS_MAX_TARGETS);
+BPF_F_TABLE("array", u32, struct gs_watch, gs_watches, GS_MAX_TARGETS, BPF_F_MMAPABLE);
 BPF_HASH(gs_slots, u32, u8, GS_MAX_TARGETS);	/* by process (tgid) */
 BPF_HASH(gs_threads, u32, struct gs_thread, GS_MAX_THREADS);
+BPF_ARRAY(gs_empty_thread, struct gs_thread, 1);	/* what a new entry is made from */
 BPF_HASH(gs_greenlets, struct gs_greenlet_key, struct gs_greenlet, GS_MAX_GREENLETS);
 /* Thread states that the agent read, for threads known before their first walk. */
 BPF_HASH(gs_tstates, u32, u64, GS_MAX_THREADS);
@@ -74,6 +76,13 @@ static __always_inline struct gs_target *gs_target_of(const struct gs_thread *th
 	u32 slot = thread->slot;
 
 	return gs_targets.lookup(&slot);
+}
+
+static __always_inline struct gs_watch *gs_watch_of(const struct gs_thread *thread)
+{
+	u32 slot = thread->slot;
+
+	return gs_watches.lookup(&slot);
 }
 
 /* The thread's PyThreadState, 0 if nobody has met it yet. */
@@ -171,6 +180,7 @@ static __always_inline u8 gs_hold_flags(const struct gs_thread *thread)
 	       (thread->began_before ? GS_FLAG_BEGAN_BEFORE : 0) |
 	       (thread->has_hub != GS_HUB_SEEN ? GS_FLAG_ASSUMED : 0) |
 	       (thread->undecided ? GS_FLAG_UNDECIDED : 0) |
+	       (thread->phase & 1 ? GS_FLAG_UNWATCHED : 0) |
 	       (thread->gc_since_ns ? GS_FLAG_GC : 0);
 }
 
@@ -181,6 +191,11 @@ gs_end_hold(struct gs_thread *thread, const struct gs_target *target, u32 tid, u
 {
 	u64 length = now - thread->hold_start_ns;
 
+	/* What nobody saw begin or end, and was not seen to last: may have been many. */
+	if (thread->uncertain_ns && length < thread->uncertain_ns + target->sample_age_ns) {
+		thread->unwatched_ns += length;
+		return length;
+	}
 	if (thread->gc_since_ns) {
 		thread->gc_ns += now - thread->gc_since_ns;
 		thread->gc_since_ns = now;
@@ -196,7 +211,8 @@ gs_end_hold(struct gs_thread *thread, const struct gs_target *target, u32 tid, u
 			struct gs_event event = {
 				.kind = GS_EVENT_HOLD,
 				.flags = gs_hold_flags(thread),
-				.nr = -1,
+				.nr = thread->uncertain_ns < 0x7fffffff ?
+					      (s32)thread->uncertain_ns : 0x7fffffff,
 				.tid = tid,
 				.tgid = thread->tgid,
 				.ktime_ns = now,
@@ -235,6 +251,9 @@ static __always_inline void gs_begin_hold(struct gs_thread *thread, u64 now)
 	thread->gc_ns = 0;
 	thread->began_before = 0;
 	thread->undecided = 0;
+	thread->same_since_ns = now;
+	thread->uncertain_ns = 0;
+	thread->longest_block_ns = 0;
 }
 
 /*

@@ -12,15 +12,22 @@ int gs_on_poll(struct pt_regs *ctx)
 	u32 tid = (u32)pid_tgid, tgid = pid_tgid >> 32;
 	struct gs_thread *thread = gs_threads.lookup(&tid);
 	struct gs_target *target;
+	struct gs_watch *watch;
 	struct gs_greenlet_key key = { .tgid = tgid };
 	struct gs_greenlet *hub;
 	u64 length;
 
-	if (!thread || thread->role != GS_ROLE_HUB || thread->idle)
+	if (!thread)
 		return 0;
 	target = gs_target_of(thread);
-	if (!target)
+	watch = gs_watch_of(thread);
+	if (!target || !watch)
 		return 0;
+	watch->polls++;
+	if (thread->role != GS_ROLE_HUB || thread->idle || watch->phase & 1)
+		return 0;
+	if (thread->phase != watch->phase)
+		gs_look(thread, target, watch, tid, now);
 	key.addr = thread->greenlet;
 	hub = gs_greenlets.lookup(&key);
 	length = gs_end_hold(thread, target, tid, now, 0);

@@ -50,19 +50,25 @@ int gs_on_sample(struct gs_perf_context *ctx)
 	u32 tid = (u32)pid_tgid, tgid = pid_tgid >> 32;
 	struct gs_thread *thread = gs_threads.lookup(&tid);
 	struct gs_target *target;
+	struct gs_watch *watch;
 	struct gs_walk *walk;
 	int zero = 0;
 
 	if (!thread || thread->exited)
 		return 0;
+	target = gs_target_of(thread);
+	watch = gs_watch_of(thread);
+	walk = gs_sampler_walk.lookup(&zero);
+	if (!target || !watch || !walk)
+		return 0;
 	if (thread->idle)
 		gs_wake_unseen(thread, now);
-	if (!gs_hold_matters(thread))
-		return 0;
-	target = gs_target_of(thread);
-	walk = gs_sampler_walk.lookup(&zero);
-	if (!target || !walk || now - thread->hold_start_ns < target->sample_age_ns ||
-	    gs_just_switched(thread, now))
+	if (thread->phase == watch->phase && !(watch->phase & 1) && !gs_just_switched(thread, now))
+		gs_note_drift(thread, target, tid);
+	gs_look(thread, target, watch, tid, now);
+	/* A hub that may have turned around since the look before is one for the probe to see. */
+	if (!gs_hold_matters(thread) || now - thread->same_since_ns < target->sample_age_ns ||
+	    (!(thread->phase & 1) && gs_just_switched(thread, now)))
 		return 0;
 	gs_walk_begin(walk, target, gs_tstate_of(thread, tid), tgid);
 	walk->now_ns = now;

@@ -96,10 +96,12 @@ static __always_inline void gs_come_back(struct gs_thread *thread, u32 tid, u64 
 
 	if (!target)
 		return;
+	thread->seen_ns = now;
 	if (!thread->off_since_ns) {
 		/* It went before the watch began, between the agent's look at it and now. How
 		 * long it was away, and whether it was idle, nobody knows. */
 		thread->hold_start_ns = now;
+		thread->same_since_ns = now;
 		return;
 	}
 	if (thread->idle) {
@@ -107,6 +109,8 @@ static __always_inline void gs_come_back(struct gs_thread *thread, u32 tid, u64 
 		thread->off_since_ns = 0;
 		return;
 	}
+	if (length > thread->longest_block_ns)
+		thread->longest_block_ns = length;
 	if (thread->off_kind == GS_OFF_PREEMPTED)
 		thread->preempted_ns += length;
 	else
@@ -179,12 +183,17 @@ int gs_on_sched_switch(struct bpf_raw_tracepoint_args *ctx)
 	u32 tid = (u32)pid_tgid, tgid = pid_tgid >> 32, state = 0;
 	struct gs_thread *thread = gs_threads.lookup(&tid);
 	struct gs_target *target = 0;
+	struct gs_watch *watch = 0;
 	struct gs_walk *walk;
 	int zero = 0;
 
-	if (thread && !thread->exited)
+	if (thread && !thread->exited) {
 		target = gs_target_of(thread);
-	if (thread && target) {
+		watch = gs_watch_of(thread);
+	}
+	if (thread && target && watch) {
+		watch->leaves++;
+		gs_look(thread, target, watch, tid, now);
 		bpf_probe_read_kernel(&state, sizeof(state),
 				      (void *)(ctx->args[1] + GS_TASK_STATE));
 		walk = gs_sched_walk.lookup(&zero);
@@ -203,11 +212,13 @@ static __always_inline void gs_end_thread(struct gs_thread *thread, u32 tid, u64
 	struct gs_target *target = gs_target_of(thread);
 	struct gs_greenlet_key key = { .addr = thread->greenlet, .tgid = thread->tgid };
 	struct gs_greenlet *greenlet = gs_greenlets.lookup(&key);
+	struct gs_watch *watch = gs_watch_of(thread);
 	u64 length;
 
 	/* Killed while it polled: it came back for its end alone. */
-	if (thread->exited || !target || thread->idle)
+	if (thread->exited || !target || !watch || thread->idle)
 		return;
+	gs_look(thread, target, watch, tid, now);
 	length = gs_end_hold(thread, target, tid, now, 0);
 	if (greenlet)
 		gs_book_hold(greenlet, thread, length);

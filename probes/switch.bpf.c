@@ -8,17 +8,26 @@
 /* State of a thread that switches for the first time; 0 if its process is not traced. */
 static __always_inline struct gs_thread *gs_new_thread(u32 tid, u32 tgid, u64 now)
 {
-	struct gs_thread fresh = { .tgid = tgid, .hold_start_ns = now, .off_nr = -1 };
 	u8 *slot = gs_slots.lookup(&tgid);
+	int zero = 0;
+	struct gs_thread *thread = gs_empty_thread.lookup(&zero);
 
-	if (!slot)
+	if (!slot || !thread)
 		return 0;
-	fresh.slot = *slot;
-	fresh.has_hub = tid == tgid ? GS_HUB_ASSUMED : 0;
-	fresh.stack_wanted = 1;
-	if (gs_threads.update(&tid, &fresh))
+	if (gs_threads.update(&tid, thread))
 		gs_count_loss(GS_LOST_THREADS);
-	return gs_threads.lookup(&tid);
+	thread = gs_threads.lookup(&tid);
+	if (!thread)
+		return 0;
+	thread->tgid = tgid;
+	thread->slot = *slot;
+	thread->hold_start_ns = now;
+	thread->same_since_ns = now;
+	thread->off_nr = -1;
+	thread->phase = GS_NEVER_LOOKED;
+	thread->has_hub = tid == tgid ? GS_HUB_ASSUMED : 0;
+	thread->stack_wanted = 1;
+	return thread;
 }
 
 static __always_inline struct gs_greenlet *
@@ -64,6 +73,8 @@ gs_switch(struct gs_thread *thread, const struct gs_target *target, u64 to_addr,
 	thread->idle = 0;
 	length = gs_end_hold(thread, target, tid, now, stack_id);
 	thread->switches++;
+	if (thread->version)
+		thread->version++;
 	origin = gs_greenlets.lookup(&from);
 	if (origin) {
 		origin->switches++;
@@ -142,19 +153,29 @@ int gs_on_switch(struct pt_regs *ctx)
 	u32 tid = (u32)pid_tgid, tgid = pid_tgid >> 32;
 	struct gs_thread *thread = gs_threads.lookup(&tid);
 	struct gs_target *target;
+	struct gs_watch *watch;
 	struct gs_walk *walk;
 
 	if (!thread || thread->exited)
 		thread = gs_new_thread(tid, tgid, now);
-	target = thread ? gs_target_of(thread) : 0;
-	if (!target)
+	if (!thread)
 		return 0;
+	target = gs_target_of(thread);
+	watch = gs_watch_of(thread);
+	if (!target || !watch)
+		return 0;
+	watch->switches++;
+	if (watch->phase & 1)
+		return 0;
+	if (thread->phase != watch->phase)
+		gs_look(thread, target, watch, tid, now);
 	to = PT_REGS_PARM2(ctx);
 	/* g_switchstack() returns at once when asked to switch to the current greenlet. */
 	if (to == thread->greenlet)
 		return 0;
 	walk = gs_wants_stack(thread, target, now) ? gs_thread_walk(tid) : 0;
 	if (walk) {
+		watch->walks++;
 		/* The switching thread holds the GIL: the running thread state is its own. */
 		if (target->tstate_addr)
 			gs_read_user(&thread->tstate, sizeof(thread->tstate),

@@ -88,6 +88,10 @@ FLAG_GC = 0x04
 FLAG_IN_SYSCALL = 0x08
 FLAG_ASSUMED = 0x10
 FLAG_UNDECIDED = 0x20
+FLAG_UNWATCHED = 0x40
+
+NEVER_LOOKED = (1 << 64) - 2
+"""gs_thread.phase before the first look at a thread."""
 
 POLLS = (
     "epoll_wait",
@@ -150,6 +154,23 @@ class Target(ctypes.Structure):
         ("frame_span", ctypes.c_uint8),
         ("pad", ctypes.c_uint8),
         ("wait_walks", ctypes.c_uint32),
+        ("tstate_version", ctypes.c_uint32),
+        ("pad2", ctypes.c_uint32),
+    )
+
+
+class Watch(ctypes.Structure):
+    """struct gs_watch."""
+
+    _fields_ = (
+        ("phase", ctypes.c_uint64),
+        ("on_since_ns", ctypes.c_uint64),
+        ("switches", ctypes.c_uint64),
+        ("walks", ctypes.c_uint64),
+        ("polls", ctypes.c_uint64),
+        ("births", ctypes.c_uint64),
+        ("leaves", ctypes.c_uint64),
+        ("python_state", ctypes.c_uint64),
     )
 
 
@@ -180,6 +201,15 @@ class Thread(ctypes.Structure):
         ("tgid", ctypes.c_uint32),
         ("undecided", ctypes.c_uint8),
         ("pad", ctypes.c_uint8 * 7),
+        ("phase", ctypes.c_uint64),
+        ("version", ctypes.c_uint64),
+        ("seen_ns", ctypes.c_uint64),
+        ("same_since_ns", ctypes.c_uint64),
+        ("uncertain_ns", ctypes.c_uint64),
+        ("longest_block_ns", ctypes.c_uint64),
+        ("unwatched_ns", ctypes.c_uint64),
+        ("unwatched_switches", ctypes.c_uint64),
+        ("drift", ctypes.c_int64),
         ("switches", ctypes.c_uint64),
         ("holds", ctypes.c_uint64),
         ("holding_ns", ctypes.c_uint64),

@@ -10,12 +10,15 @@ import ctypes
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
-from greenscope.bpf import abi, perf_event
+from greenscope.bpf import abi, perf_event, uprobe_link
+from greenscope.bpf.bursts import BurstProbes
 from greenscope.bpf.headers import ENVIRONMENT, find_kernel_headers
 from greenscope.bpf.ring import PAGE, MappedRing
+from greenscope.bpf.watches import MappedWatches
 from greenscope.errors import BpfUnavailable
 from greenscope.offsets.btf import kernel_btf
 
@@ -28,7 +31,7 @@ except ImportError:  # the agent's own check says what to install; see Kernel.__
 
 # One translation unit in this order: the maps first, as bcc rewrites map accesses in the main
 # file only, then one file for each attach point.
-SOURCES = ("maps", "switch", "lifecycle", "poll", "sampler", "sched", "gc")
+SOURCES = ("maps", "unwatched", "switch", "lifecycle", "poll", "sampler", "sched", "gc")
 # Programs for attach_uprobe(), verified with the rest, so that attaching is quick.
 UPROBES = (
     "gs_on_switch",
@@ -112,6 +115,7 @@ class Kernel:
         self._stack = contextlib.ExitStack()
         self._programs: dict[str, int] = {}
         self._known: dict[int, int] = {}
+        self._has_links = uprobe_link.is_reliable(os.uname().release)
         os.environ[ENVIRONMENT] = str(find_kernel_headers().path)
         self._bpf = self._compile()
         self._stack.callback(self._bpf.cleanup)
@@ -124,9 +128,13 @@ class Kernel:
         self.greenlets = self._bpf.get_table(b"gs_greenlets", abi.GreenletKey, abi.Greenlet)
         self.roles = self._bpf.get_table(b"gs_roles", ctypes.c_uint64, ctypes.c_uint8)
         self.tstates = self._bpf.get_table(b"gs_tstates", ctypes.c_uint32, ctypes.c_uint64)
+        self.watches = MappedWatches(self._bpf.get_table(b"gs_watches").map_fd, self.limits.targets)
+        self._stack.callback(self.watches.close)
+        self.bursts = BurstProbes()
         self._lost = self._bpf.get_table(b"gs_lost")
         self.events = self._ring("gs_events", self.limits.event_ring_bytes)
         self.stacks = self._ring("gs_stacks", self.limits.stack_ring_bytes)
+        self._stack.callback(self.bursts.close)
 
     def add_target(self, pid: int, target: abi.Target, threads: Mapping[int, abi.Thread]) -> None:
         """Lets the programs trace a process, whose known threads ({tid: state}) come first.
@@ -147,18 +155,23 @@ class Kernel:
     def attach_uprobe(
         self, function: str, path: str, offset: int, pid: int, ref_ctr_offset: int = 0
     ) -> None:
-        """See perf_event.open_uprobe(); the probe stays until close()."""
-        program = self._program(function, bcc.BPF.KPROBE)
-        fd = perf_event.open_uprobe(program, path, offset, pid, ref_ctr_offset)
-        self._stack.callback(os.close, fd)
+        """See uprobe_link.open_uprobe(); the probe stays until close()."""
+        self._stack.callback(os.close, self._open(function, path, offset, pid, ref_ctr_offset))
+
+    def attach_in_bursts(self, function: str, path: str, offset: int, pid: int) -> None:
+        """As attach_uprobe(), but the probe is one of `bursts`."""
+        self.bursts.add(partial(self._open, function, path, offset, pid))
+
+    def slot_of(self, pid: int) -> int:
+        """Where a process that add_target() was told of is in `targets` and `watches`."""
+        return self._known[pid]
 
     def open_bare(self, path: str, offset: int, pid: int) -> int:
         """A probe that finds nothing to do, as its process is not traced, to measure it.
 
         Gives a file descriptor, which is the caller's; closing it removes the probe.
         """
-        program = self._program("gs_on_poll", bcc.BPF.KPROBE)
-        return perf_event.open_uprobe(program, path, offset, pid)
+        return self._open("gs_on_poll", path, offset, pid)
 
     def open_place(
         self, function: str, path: str, offset: int, pid: int, ref_ctr_offset: int, index: int
@@ -167,8 +180,7 @@ class Kernel:
 
         Gives a file descriptor, which is the caller's; closing it removes the probe.
         """
-        program = self._program(function, bcc.BPF.KPROBE)
-        return perf_event.open_uprobe(program, path, offset, pid, ref_ctr_offset, cookie=index)
+        return self._open(function, path, offset, pid, ref_ctr_offset, index)
 
     def set_place(self, index: int, place: abi.Place) -> None:
         """Tells the programs the operands of a place (parts `calls` and `trace`)."""
@@ -259,11 +271,27 @@ class Kernel:
                 self._program(function, kind)
             )
 
+    def _open(
+        self,
+        function: str,
+        path: str,
+        offset: int,
+        pid: int,
+        ref_ctr_offset: int = 0,
+        cookie: int | None = None,
+    ) -> int:
+        module = uprobe_link if self._has_links else perf_event
+        program = self._program(function, bcc.BPF.KPROBE)
+        fd: int = module.open_uprobe(program, path, offset, pid, ref_ctr_offset, cookie)
+        return fd
+
     def _program(self, function: str, kind: int) -> int:
         """File descriptor of a program, loaded (and verified) when first asked for."""
         if function not in self._programs:
             try:
-                loaded = self._bpf.load_func(function.encode(), kind)
+                for_links = self._has_links and kind == bcc.BPF.KPROBE
+                attach_type = uprobe_link.ATTACH_TYPE if for_links else -1
+                loaded = self._bpf.load_func(function.encode(), kind, attach_type=attach_type)
             except Exception as error:  # bcc raises bare Exception
                 raise BpfUnavailable(
                     f"the kernel does not load {function}: {error}",

@@ -151,20 +151,15 @@ def _perf_event_open(attributes: _Attributes, pid: int, cpu: int, what: str) -> 
         number, ctypes.byref(attributes), pid, cpu, -1, ctypes.c_ulong(_FLAG_FD_CLOEXEC)
     )
     if fd < 0:
-        raise _refused(ctypes.get_errno(), what)
+        raise refused(ctypes.get_errno(), what)
     return fd
 
 
 def _create_link(program_fd: int, event_fd: int, cookie: int, what: str) -> int:
     attributes = _LinkAttributes(program_fd, event_fd, _BPF_PERF_EVENT, 0, cookie)
-    fd: int = _libc.syscall(
-        _SYS_BPF[os.uname().machine],
-        _BPF_LINK_CREATE,
-        ctypes.byref(attributes),
-        ctypes.sizeof(attributes),
-    )
+    fd = sys_bpf(_BPF_LINK_CREATE, attributes)
     if fd < 0:
-        raise _refused(ctypes.get_errno(), what)
+        raise refused(ctypes.get_errno(), what)
     return fd
 
 
@@ -175,11 +170,19 @@ def _open(attributes: _Attributes, program_fd: int, pid: int, cpu: int, what: st
         fcntl.ioctl(fd, _IOC_ENABLE, 0)
     except OSError as error:
         os.close(fd)
-        raise _refused(error.errno or 0, what) from error
+        raise refused(error.errno or 0, what) from error
     return fd
 
 
-def _refused(number: int, what: str) -> GreenscopeError:
+def sys_bpf(command: int, attributes: ctypes.Structure) -> int:
+    """bpf(2): a file descriptor, or -1 with the reason in ctypes' errno."""
+    number = _SYS_BPF[os.uname().machine]
+    fd: int = _libc.syscall(number, command, ctypes.byref(attributes), ctypes.sizeof(attributes))
+    return fd
+
+
+def refused(number: int, what: str) -> GreenscopeError:
+    """What a system call's error means for the user."""
     message = f"the kernel refuses {what}: {os.strerror(number)}"
     if number == errno.ESRCH:
         return TargetNotFound("the process ended while it was being attached to")

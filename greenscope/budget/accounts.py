@@ -28,25 +28,29 @@ def resident_bytes() -> int:
 
 
 class Accounts:
-    """Gives what was spent since the time before; `bare_ns` is calibration.hit_cost_ns()."""
+    """Gives what was spent since the time before; `bare_ns` is calibration.hit_cost_ns().
 
-    def __init__(self, now_ns: int, bare_ns: float) -> None:
+    `share` of one CPU's time is what the user allows, None for no limit.
+    """
+
+    def __init__(self, now_ns: int, bare_ns: float, share: float | None = None) -> None:
         self._bare_ns = bare_ns
+        self._share = share or 0.0
         self._since_ns = now_ns
         self._cpu_ns = time.process_time_ns()
-        self._hits = 0
+        self._hits = Hits()
         self._stolen_ns = stolen_ns(_STAT.read_text("ascii"))
 
-    def records(self, now_ns: int, switches: int) -> Iterator[AgentCost | StolenTime]:
-        """The stretch up to `now_ns`, given all switches that were seen until then."""
+    def records(self, now_ns: int, hits: Hits) -> Iterator[AgentCost | StolenTime]:
+        """The stretch up to `now_ns`, given all hits until then."""
         cpu_ns, stolen = time.process_time_ns(), stolen_ns(_STAT.read_text("ascii"))
-        hits = max(0, switches - self._hits)
+        bare_ns, before = self._bare_ns, self._hits
         yield AgentCost(
             from_ktime_ns=self._since_ns,
             to_ktime_ns=now_ns,
-            hits=hits,
-            cost_ns=round(Hits(switches=hits).cost_ns(self._bare_ns)),
-            budget_ns=0,
+            hits=hits.total - before.total,
+            cost_ns=round(hits.cost_ns(bare_ns) - before.cost_ns(bare_ns)),
+            budget_ns=round(self._share * (now_ns - self._since_ns)),
             cpu_ns=cpu_ns - self._cpu_ns,
             rss_bytes=resident_bytes(),
         )
@@ -54,4 +58,4 @@ class Accounts:
             self._since_ns, now_ns, max(0, stolen - self._stolen_ns), os.cpu_count() or 1
         )
         self._since_ns, self._cpu_ns, self._stolen_ns = now_ns, cpu_ns, stolen
-        self._hits = max(self._hits, switches)
+        self._hits = hits

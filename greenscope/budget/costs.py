@@ -13,8 +13,11 @@ SWITCH = 1.3
 WALK = 0.8
 # tests.bench.bench_call_cost: one of function__entry and function__return.
 CALL = 1.3
-# As a switch, but with less to do.
+# As a switch, but with less to do; a birth or an end of a greenlet, too.
 POLL = 1.2
+BIRTH = 1.2
+# No trap: the program at sched_switch, both ways. What it walks counts as a walk.
+LEAVE = 0.4
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,15 +28,22 @@ class Hits:
     walks: int = 0
     polls: int = 0
     calls: int = 0
+    births: int = 0
+    leaves: int = 0
 
     @property
     def total(self) -> int:
         """Hits of probes; a walk is part of one."""
-        return self.switches + self.polls + self.calls
+        return self.switches + self.polls + self.calls + self.births
 
     def cost_ns(self, bare_ns: float) -> float:
         """What they took of the target's time, `bare_ns` being a hit that does nothing."""
         weighted = (
-            SWITCH * self.switches + WALK * self.walks + POLL * self.polls + CALL * self.calls
+            SWITCH * self.switches
+            + WALK * self.walks
+            + POLL * self.polls
+            + CALL * self.calls
+            + BIRTH * self.births
+            + LEAVE * self.leaves
         )
         return bare_ns * weighted

@@ -7,32 +7,31 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
 from typing import Protocol
 
-from greenscope.budget.allowance import Allowance
+from greenscope.budget.allowance import BURST_NS, Allowance
 from greenscope.budget.costs import Hits
 from greenscope.errors import GreenscopeError, TargetNotFound
-from greenscope.model import AgentCost, Shed
 
-# How late a burst is ended at most, and begun.
-_ARMED_TICK_S = 0.004
-_IDLE_TICK_S = 0.05
-REPORT_INTERVAL_NS = 1_000_000_000
-SHED_CALLS = "calls"
-_WHY = "budget"
+# How late a burst is ended at most, and begun. While much is left, there is no haste: what the
+# probes take cannot be more than all of the time.
+_SHORTEST_TICK_S = 0.004
+_LONGEST_TICK_S = 0.05
+# The kernel leaves a breakpoint in place for a grace period of RCU longer (docs/decisions/0005).
+_TAKING_OUT_NS = 10_000_000
 
 
 class DearProbes(Protocol):
     """Probes that can be put in place and taken away while the watch goes on.
 
-    The governor calls these from its own thread, never two at once.
+    The governor calls these from its own thread, never two at once. They are in place when it
+    begins.
     """
 
-    def arm(self) -> None:
+    def turn_on(self) -> None:
         """Puts them in place; TargetNotFound when the target is gone."""
 
-    def disarm(self) -> None:
+    def turn_off(self) -> None:
         """Takes them away."""
 
     def hits(self) -> Hits:
@@ -40,115 +39,80 @@ class DearProbes(Protocol):
 
 
 class Governor:
-    """Arms and disarms `probes` so that all hits together cost no more than a share.
+    """Turns `probes` on and off so that all hits together cost no more than a share.
 
-    `share` is of the target's time, None for no limit. `calibrate` gives what a bare hit costs
-    in nanoseconds. `take()` gives the records since the call before. After `stop()` the probes
-    are disarmed.
+    `share` is of one CPU's time, `bare_ns` what a bare hit costs. From start() to stop() it
+    alone turns them; they stay as they are at the stop.
     """
 
-    def __init__(
-        self, probes: DearProbes, calibrate: Callable[[], float], share: float | None
-    ) -> None:
+    def __init__(self, probes: DearProbes, bare_ns: float, share: float) -> None:
         self._probes = probes
-        self._calibrate = calibrate
+        self._bare_ns = bare_ns
         self._share = share
-        self._stopping = threading.Event()
-        self._lock = threading.Lock()
-        self._records: list[AgentCost | Shed] = []
+        self._stopping = False
+        self._is_stuck = False
+        self._wakeup = threading.Event()
         self._failure: GreenscopeError | None = None
-        self._hits = self._reported = Hits()
-        self._off_since_ns: int | None = None
-        self._since_ns = 0
-        self._bare_ns = 0.0
         self._thread = threading.Thread(target=self._run, name="governor", daemon=True)
 
     def start(self) -> None:
-        """Begins; the first burst comes when its price is saved up."""
-        self._since_ns = self._off_since_ns = time.monotonic_ns()
+        """Begins; a first burst is given in advance."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Ends: the probes are disarmed, and what is left to tell can be taken."""
-        self._stopping.set()
-        self._thread.join()
+        """Ends, if it ever began."""
+        self._stopping = True
+        self._wakeup.set()
+        if self._thread.ident is not None:
+            self._thread.join()
 
-    def take(self) -> list[AgentCost | Shed]:
-        """Costs, and the stretches without call probes, since the call before.
+    def see_stuck(self) -> None:
+        """A hold goes on while the probes are off: they are wanted for its end.
 
-        Raises:
-            GreenscopeError: the probes could not be put in place.
+        It has no hits meanwhile, so waiting for that costs nothing.
         """
-        with self._lock:
-            records, self._records = self._records, []
-            failure, self._failure = self._failure, None
-        if failure is not None:
-            raise failure
-        return records
+        self._is_stuck = True
+        self._wakeup.set()
+
+    def check(self) -> None:
+        """Raises GreenscopeError: the probes could not be put in place again."""
+        if self._failure is not None:
+            raise self._failure
 
     def _run(self) -> None:
         try:
-            self._bare_ns = self._calibrate()
             self._keep()
         except TargetNotFound:
             pass  # its end is told by its own descriptor
         except GreenscopeError as error:
-            with self._lock:
-                self._failure = error
-        finally:
-            self._finish()
+            self._failure = error
 
     def _keep(self) -> None:
-        allowance = Allowance(1.0 if self._share is None else self._share, time.monotonic_ns())
-        armed = False
-        while not self._stopping.wait(_ARMED_TICK_S if armed else _IDLE_TICK_S):
-            now_ns = time.monotonic_ns()
-            allowance.pass_time(now_ns, self._count())
-            wanted = True if self._share is None else allowance.decide()
-            if wanted != armed:
-                self._set(wanted)
-                armed = wanted
-            if now_ns - self._since_ns >= REPORT_INTERVAL_NS:
-                self._report(now_ns)
+        spent_ns = self._probes.hits().cost_ns(self._bare_ns)
+        allowance = Allowance(self._share, time.monotonic_ns(), True, float(BURST_NS))
+        is_on = True
+        while True:
+            self._wakeup.wait(_tick_s(allowance) if is_on else _LONGEST_TICK_S)
+            self._wakeup.clear()
+            if self._stopping:
+                return
+            before_ns, spent_ns = spent_ns, self._probes.hits().cost_ns(self._bare_ns)
+            since_ns, now_ns = allowance.last_ns, time.monotonic_ns()
+            allowance.pass_time(now_ns, spent_ns - before_ns)
+            if is_on and spent_ns > before_ns:
+                self._is_stuck = False
+            # Others' holds may end and end again: what that costs in all is limited, too.
+            waits = self._is_stuck and allowance.balance_ns > -BURST_NS
+            wanted = allowance.decide() or waits
+            if wanted and not is_on:
+                self._probes.turn_on()
+            elif is_on and not wanted:
+                self._probes.turn_off()
+                rate = min(1.0, (spent_ns - before_ns) / max(1, now_ns - since_ns))
+                allowance.balance_ns -= rate * _TAKING_OUT_NS
+            is_on = wanted
 
-    def _count(self) -> float:
-        """Cost of the hits since the call before."""
-        before, self._hits = self._hits, self._probes.hits()
-        return self._hits.cost_ns(self._bare_ns) - before.cost_ns(self._bare_ns)
 
-    def _set(self, armed: bool) -> None:
-        if armed:
-            self._probes.arm()
-            self._tell_off(time.monotonic_ns())
-        else:
-            off_since_ns = time.monotonic_ns()
-            self._probes.disarm()
-            self._off_since_ns = off_since_ns
-
-    def _tell_off(self, now_ns: int) -> None:
-        if self._off_since_ns is not None:
-            with self._lock:
-                self._records.append(Shed(SHED_CALLS, _WHY, self._off_since_ns, now_ns))
-            self._off_since_ns = None
-
-    def _report(self, now_ns: int) -> None:
-        hits, bare_ns = self._hits, self._bare_ns
-        cost_ns = hits.cost_ns(bare_ns) - self._reported.cost_ns(bare_ns)
-        share = 1.0 if self._share is None else self._share
-        record = AgentCost(
-            from_ktime_ns=self._since_ns,
-            to_ktime_ns=now_ns,
-            hits=hits.total - self._reported.total,
-            cost_ns=round(cost_ns),
-            budget_ns=round(share * (now_ns - self._since_ns)),
-        )
-        with self._lock:
-            self._records.append(record)
-        self._since_ns, self._reported = now_ns, hits
-
-    def _finish(self) -> None:
-        self._count()
-        self._probes.disarm()
-        now_ns = time.monotonic_ns()
-        self._tell_off(now_ns)
-        self._report(now_ns)
+def _tick_s(allowance: Allowance) -> float:
+    left_s = allowance.balance_ns / 1e9
+    return min(max(left_s, _SHORTEST_TICK_S), _LONGEST_TICK_S)

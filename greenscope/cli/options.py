@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from greenscope.bpf.loader import Limits
-from greenscope.cli.quantities import DURATION, RING_SIZE
+from greenscope.cli.quantities import DURATION, RING_SIZE, SHARE
 from greenscope.tracer import Options
 
 
@@ -61,6 +61,13 @@ _OPTIONS = (
         help="Samples a second while a hold lasts too long.",
     ),
     click.option(
+        "--budget",
+        type=SHARE,
+        default="2%",
+        show_default=True,
+        help="What the probes may take of one CPU from the target; `none`: no limit.",
+    ),
+    click.option(
         "--ring-size",
         type=RING_SIZE,
         default="1m",
@@ -85,6 +92,7 @@ def gather(values: dict[str, Any]) -> WatchOptions:
             threshold_ns=values["threshold"],
             sample_hz=values["sample_hz"],
             service=values["service"],
+            budget=values["budget"],
             limits=Limits(event_ring_bytes=values["ring_size"]),
         ),
         duration_ns=values["duration"],

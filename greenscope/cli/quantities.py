@@ -1,4 +1,4 @@
-"""Durations and sizes on the command line: 10ms, 1.5s, 64k."""
+"""Durations, sizes and shares on the command line: 10ms, 1.5s, 64k, 2%."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import click
 _NUMBER = r"(\d+(?:\.\d+)?)"
 _DURATION = re.compile(_NUMBER + r"\s*(ns|us|ms|s|m|h)?")
 _SIZE = re.compile(_NUMBER + r"\s*([kKmM]?)(?:i?[bB])?")
+_PERCENT = re.compile(_NUMBER + r"\s*%")
 _NS = {
     "ns": 1,
     "us": 1_000,
@@ -18,6 +19,7 @@ _NS = {
     "m": 60_000_000_000,
     "h": 3_600_000_000_000,
 }
+SMALLEST_SHARE = 0.001
 _BYTES = {"": 1, "k": 1 << 10, "m": 1 << 20}
 
 
@@ -55,5 +57,29 @@ class RingSize(click.ParamType[int]):
         return size
 
 
+class Share(click.ParamType["float | None"]):
+    """A part of the whole, None for no limit: 0.02 for 2%."""
+
+    name = "share"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float | None:
+        """From text like 2%; a percent sign is needed, as 2 might also mean twice."""
+        if isinstance(value, float):
+            return value
+        text = str(value).strip().lower()
+        if text == "none":
+            return None
+        match = _PERCENT.fullmatch(text)
+        if not match:
+            self.fail(f"{value!r} is no share; write for example 2%, 0.5% or none", param, ctx)
+        share = float(match[1]) / 100
+        if not SMALLEST_SHARE <= share <= 1:
+            self.fail("a share goes from 0.1% to 100%; `none` is no limit", param, ctx)
+        return share
+
+
 DURATION = Duration()
 RING_SIZE = RingSize()
+SHARE = Share()

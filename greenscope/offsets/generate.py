@@ -55,6 +55,7 @@ BY_VERSION = {
         "interp_threads_head": "offsetof(PyInterpreterState, threads.head)",
         "tstate_native_thread_id": "offsetof(PyThreadState, native_thread_id)",
         # A thread state points to a _PyCFrame on the C stack, that one to the frame.
+        "tstate_version": "offsetof(PyThreadState, context_ver)",
         "tstate_frame": "offsetof(PyThreadState, cframe)",
         "cframe_frame": "offsetof(_PyCFrame, current_frame)",
         "frame_code": "offsetof(_PyInterpreterFrame, f_code)",

@@ -38,6 +38,7 @@ ROWS: dict[tuple[int, int], InterpreterOffsets] = {
         tstate_frame=56,
         tstate_native_thread_id=160,
         tstate_next=8,
+        tstate_version=232,
         tuple_items=24,
         tuple_size=16,
         type_dict=264,

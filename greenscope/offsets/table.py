@@ -37,6 +37,7 @@ class InterpreterOffsets:
     tstate_next: int
     tstate_native_thread_id: int | None
     tstate_frame: int
+    tstate_version: int
     cframe_frame: int | None
     frame_code: int
     frame_previous: int

@@ -69,6 +69,8 @@ def first_look(
             tstate=tstate,
             tgid=pid,
             hold_start_ns=now_ns,
+            same_since_ns=now_ns,
+            phase=abi.NEVER_LOOKED,
             off_nr=-1,
             began_before=1,
             stack_wanted=1,

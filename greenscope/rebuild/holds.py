@@ -24,7 +24,7 @@ from greenscope.model import (
 )
 from greenscope.rebuild.stacks import StackResolver, is_idle_stack, kind_of
 
-NO_SYSCALL = -1
+MAX_UNCERTAINTY_NS = (1 << 31) - 1  # gs_event.nr holds it
 
 Place = tuple[int, Reason]
 """Where time went: (stack id, reason)."""
@@ -276,6 +276,7 @@ class HoldAssembler:
                 HoldPiece(self._resolver.by_id(stack_id), reason, spent.duration_ns, spent.count)
                 for (stack_id, reason), spent in pieces.items()
             ),
+            uncertainty_ns=max(0, event.nr),
         )
         return replace(hold, kind=_kind(hold))
 
@@ -305,7 +306,7 @@ class HoldAssembler:
             flags=flags,
             off_kind=0,
             pad=0,
-            nr=NO_SYSCALL,
+            nr=min(thread.uncertain_ns, MAX_UNCERTAINTY_NS),
             tid=tid,
             tgid=thread.tgid,
             ktime_ns=now_ns,

@@ -160,6 +160,23 @@ class GreenletBooks:
         return sums
 
 
+def unwatched_switches(thread: abi.Thread) -> int:
+    """Estimate of the switches that no probe saw (probes/unwatched.bpf.c).
+
+    greenlet's own count of them, less the part by which it was too large where the probe saw
+    them all.
+    """
+    counted: int = thread.switches + max(0, thread.drift)
+    unseen: int = thread.unwatched_switches
+    return round(unseen * thread.switches / counted) if counted else unseen
+
+
+def all_switches(thread: abi.Thread) -> int:
+    """Those that the probe saw, and the estimate of the rest."""
+    seen: int = thread.switches
+    return seen + unwatched_switches(thread)
+
+
 @dataclass(slots=True)
 class _ThreadReported:
     switches: int = 0
@@ -167,6 +184,8 @@ class _ThreadReported:
     holding_ns: int = 0
     hub_ns: int = 0
     idle_ns: int = 0
+    unwatched_ns: int = 0
+    unwatched_switches: int = 0
 
     def not_less(self, before: _ThreadReported) -> _ThreadReported:
         """As _not_less() for greenlets: a hold may turn out to be the hub's."""
@@ -175,6 +194,8 @@ class _ThreadReported:
             holding_ns=max(self.holding_ns, before.holding_ns),
             hub_ns=max(self.hub_ns, before.hub_ns),
             idle_ns=max(self.idle_ns, before.idle_ns),
+            unwatched_ns=max(self.unwatched_ns, before.unwatched_ns),
+            unwatched_switches=max(self.unwatched_switches, before.unwatched_switches),
         )
 
 
@@ -206,6 +227,9 @@ class ThreadBooks:
         since = thread.off_since_ns if thread.idle else thread.hold_start_ns
         open_ns = 0 if thread.exited else max(0, now_ns - since)
         is_hub = thread.role == abi.Role.HUB
+        # Begun before or since the last look: who runs now, and how long, is not known.
+        is_unwatched = bool(thread.phase & 1) and not thread.idle
+        unwatched_ns, open_ns = (open_ns, 0) if is_unwatched else (0, open_ns)
         before = self._reported.setdefault(host_tid, _ThreadReported())
         more = self._corrections.get(host_tid, _ThreadReported())
         holding_ns = thread.holding_ns + (0 if is_hub or thread.idle else open_ns)
@@ -217,6 +241,8 @@ class ThreadBooks:
             holding_ns=max(0, holding_ns + more.holding_ns),
             hub_ns=max(0, hub_ns + more.hub_ns),
             idle_ns=idle_ns + more.idle_ns,
+            unwatched_ns=thread.unwatched_ns + unwatched_ns,
+            unwatched_switches=unwatched_switches(thread),
         ).not_less(before)
         matters = thread.has_hub == abi.Hub.SEEN and not thread.idle and not thread.undecided
         open_hold_ns = open_ns if matters else 0
@@ -231,6 +257,8 @@ class ThreadBooks:
             hub_ns=now.hub_ns - before.hub_ns,
             idle_ns=now.idle_ns - before.idle_ns,
             longest_hold_ns=max(thread.longest_hold_ns, open_hold_ns),
+            unwatched_ns=now.unwatched_ns - before.unwatched_ns,
+            unwatched_switches=now.unwatched_switches - before.unwatched_switches,
         )
 
     def forget(self, tid: int) -> None:

@@ -14,7 +14,9 @@ from tests.harness import TruthFile, run_target
 pytestmark = pytest.mark.bpf
 
 TINY = Limits(event_ring_bytes=4096)
-EVERY_HOLD = Options(threshold_ns=1, sample_hz=1, wait_stacks=abi.WaitStacks.OFF, limits=TINY)
+EVERY_HOLD = Options(
+    budget=None, threshold_ns=1, sample_hz=1, wait_stacks=abi.WaitStacks.OFF, limits=TINY
+)
 
 
 @pytest.fixture(scope="module")

@@ -75,7 +75,7 @@ def watching(
     target: RunningTarget, options: Options | None = None, kernel: type[Kernel] = Kernel
 ) -> Iterator[Watch]:
     """Attaches to a target while the block runs."""
-    options = options or Options()
+    options = options or Options(budget=None)
     tracer = Tracer(inspect_program(target.pid), kernel(options.limits), options)
     with tracer:
         yield Watch(tracer)

@@ -32,6 +32,7 @@ ENUMS = enum_names(TEXT)
 
 MIRRORED: dict[str, type[ctypes.Structure]] = {
     "gs_target": abi.Target,
+    "gs_watch": abi.Watch,
     "gs_thread": abi.Thread,
     "gs_greenlet_key": abi.GreenletKey,
     "gs_greenlet": abi.Greenlet,

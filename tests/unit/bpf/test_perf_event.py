@@ -32,13 +32,13 @@ def test_attributes_have_the_size_that_the_kernel_calls_version_1() -> None:
 def test_refusal_tells_a_missing_right_from_a_missing_feature(
     number: int, kind: type[Exception]
 ) -> None:
-    error = perf_event._refused(number, "a probe at /x+0x10")
+    error = perf_event.refused(number, "a probe at /x+0x10")
     assert type(error) is kind
     assert error.message.startswith("the kernel refuses a probe at /x+0x10: ")
     assert "greenscope doctor" in error.hint
 
 
-def test_probe_in_a_file_that_is_not_there_is_refused() -> None:
+def test_probe_in_a_file_that_is_not_there_isrefused() -> None:
     if not perf_event._UPROBE_TYPE.exists():
         pytest.skip("this kernel has no uprobes")
     with pytest.raises((BpfUnavailable, PermissionMissing)):

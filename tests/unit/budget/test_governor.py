@@ -8,53 +8,64 @@ from contextlib import contextmanager
 
 import pytest
 
-from greenscope.budget.costs import CALL, Hits
+from greenscope.budget.allowance import BURST_NS
+from greenscope.budget.costs import SWITCH, Hits
 from greenscope.budget.governor import Governor
 from greenscope.errors import BpfUnavailable, TargetNotFound
-from greenscope.model import AgentCost, Shed
 
 TIMEOUT_S = 30.0
 BARE_NS = 1_000.0
+DEAR = int(2 * BURST_NS / BARE_NS / SWITCH)  # switches that cost two bursts
 
 
 class Imagined:
-    """Probes that are hit `calls_per_count` times between two counts while they are armed."""
+    """Probes that are hit `per_count` times between two counts while they are in place."""
 
-    def __init__(self, calls_per_count: int, error: Exception | None = None) -> None:
-        self.armed = False
+    def __init__(self, per_count: int, error: Exception | None = None) -> None:
+        self.is_on = True
         self.log: list[bool] = []
-        self._per_count = calls_per_count
-        self._calls = 0
+        self.per_count = per_count
+        self._switches = 0
         self._error = error
+        self._counts = 0
         self._changed = threading.Condition()
 
-    def arm(self) -> None:
+    def turn_on(self) -> None:
         if self._error:
             raise self._error
-        self._set(True)
+        self._turn(True)
 
-    def disarm(self) -> None:
-        self._set(False)
+    def turn_off(self) -> None:
+        self._turn(False)
 
     def hits(self) -> Hits:
-        self._calls += self._per_count if self.armed else 0
-        return Hits(calls=self._calls)
+        with self._changed:
+            self._switches += self.per_count if self.is_on else 0
+            self._counts += 1
+            self._changed.notify_all()
+        return Hits(switches=self._switches)
+
+    def wait_for_counts(self, more: int) -> None:
+        """Until the governor has looked so often again."""
+        with self._changed:
+            until = self._counts + more
+            assert self._changed.wait_for(lambda: self._counts >= until, TIMEOUT_S)
 
     def wait_for(self, *log: bool) -> None:
-        """Until they were armed and disarmed in this order."""
+        """Until they were turned in this order."""
         with self._changed:
             assert self._changed.wait_for(lambda: self.log[: len(log)] == list(log), TIMEOUT_S)
 
-    def _set(self, armed: bool) -> None:
+    def _turn(self, is_on: bool) -> None:
         with self._changed:
-            self.armed = armed
-            self.log.append(armed)
+            self.is_on = is_on
+            self.log.append(is_on)
             self._changed.notify_all()
 
 
 @contextmanager
-def governed(probes: Imagined, share: float | None) -> Iterator[Governor]:
-    governor = Governor(probes, lambda: BARE_NS, share)
+def governed(probes: Imagined, share: float) -> Iterator[Governor]:
+    governor = Governor(probes, BARE_NS, share)
     governor.start()
     try:
         yield governor
@@ -62,57 +73,54 @@ def governed(probes: Imagined, share: float | None) -> Iterator[Governor]:
         governor.stop()
 
 
-def test_cheap_calls_stay_armed_until_the_end() -> None:
-    probes = Imagined(calls_per_count=0)
-    with governed(probes, share=1.0):
-        probes.wait_for(True)
-    assert probes.log == [True, False]
+def test_cheap_probes_stay_in_place() -> None:
+    probes = Imagined(per_count=0)
+    with governed(probes, share=0.02):
+        probes.wait_for_counts(5)
+    assert probes.log == []
 
 
-def test_dear_calls_come_in_bursts() -> None:
-    # 40 ms worth of hits at each count: over any budget.
-    probes = Imagined(calls_per_count=int(40_000_000 / BARE_NS / CALL))
-    with governed(probes, share=0.5) as governor:
-        probes.wait_for(True, False, True, False)
-    records = governor.take()
-    off = [record for record in records if isinstance(record, Shed)]
-    assert len(off) >= 3
-    assert all(record.what == "calls" and record.why == "budget" for record in off)
-    edges = [edge for record in off for edge in (record.from_ktime_ns, record.to_ktime_ns)]
-    assert edges == sorted(edges)
-    assert probes.armed is False
+def test_dear_probes_come_in_bursts() -> None:
+    probes = Imagined(DEAR)
+    with governed(probes, share=0.5):
+        probes.wait_for(False, True, False, True)
 
 
-def test_no_limit_means_no_bursts() -> None:
-    probes = Imagined(calls_per_count=10_000_000)
-    with governed(probes, share=None) as governor:
-        probes.wait_for(True)
-    assert probes.log == [True, False]
-    assert sum(isinstance(record, AgentCost) for record in governor.take()) >= 1
+def test_hold_that_goes_on_brings_them_back_before_the_next_burst() -> None:
+    # Less than two bursts in debt, and with this share the next one is minutes away.
+    probes = Imagined(int(DEAR * 0.7))
+    with governed(probes, share=0.0001) as governor:
+        probes.wait_for(False)
+        probes.per_count = 0
+        governor.see_stuck()
+        probes.wait_for(False, True)
+        probes.wait_for_counts(3)
+        assert probes.is_on  # until there are hits again
+        probes.per_count = DEAR
+        probes.wait_for(False, True, False)
 
 
-def test_cost_is_hits_times_what_one_costs() -> None:
-    probes = Imagined(calls_per_count=1_000)
-    with governed(probes, share=None) as governor:
-        probes.wait_for(True)
-    costs = [record for record in governor.take() if isinstance(record, AgentCost)]
-    hits = sum(cost.hits for cost in costs)
-    assert hits == probes.hits().calls > 0
-    assert sum(cost.cost_ns for cost in costs) == pytest.approx(hits * BARE_NS * CALL, abs=2)
+def test_holds_again_and_again_are_no_way_around_the_budget() -> None:
+    probes = Imagined(3 * DEAR)
+    with governed(probes, share=0.0001) as governor:
+        probes.wait_for(False)
+        governor.see_stuck()
+        probes.wait_for_counts(3)
+    assert probes.log == [False]
 
 
 def test_target_that_is_gone_is_no_failure() -> None:
-    governor = Governor(Imagined(0, TargetNotFound("gone")), lambda: BARE_NS, None)
-    governor.start()
-    governor._thread.join(TIMEOUT_S)
-    governor.stop()
-    assert all(isinstance(record, AgentCost | Shed) for record in governor.take())
+    probes = Imagined(DEAR, TargetNotFound("gone"))
+    with governed(probes, share=1.0) as governor:
+        probes.wait_for(False)
+        governor._thread.join(TIMEOUT_S)
+        governor.check()
 
 
-def test_refused_probe_is_told_to_whoever_takes_the_records() -> None:
-    governor = Governor(Imagined(0, BpfUnavailable("refused")), lambda: BARE_NS, None)
-    governor.start()
-    governor._thread.join(TIMEOUT_S)
-    with pytest.raises(BpfUnavailable, match="refused"):
-        governor.take()
-    governor.stop()
+def test_refused_probe_is_told() -> None:
+    probes = Imagined(DEAR, BpfUnavailable("refused"))
+    with governed(probes, share=1.0) as governor:
+        probes.wait_for(False)
+        governor._thread.join(TIMEOUT_S)
+        with pytest.raises(BpfUnavailable, match="refused"):
+            governor.check()
