@@ -49,6 +49,7 @@ class _Spot:
     began_before: int = 0
     total_ns: int = 0
     max_ns: int = 0
+    uncertainty_ns: int = 0
     reasons: dict[Reason, int] = field(default_factory=dict)
     details: dict[Detail, int] = field(default_factory=dict)
     kinds: dict[Code | None, int] = field(default_factory=dict)
@@ -60,6 +61,7 @@ class _Spot:
         self.began_before += hold.began_before
         self.total_ns += charge.total_ns
         self.max_ns = max(self.max_ns, charge.total_ns)
+        self.uncertainty_ns += min(hold.uncertainty_ns, charge.total_ns)
         self.kinds[hold.kind] = self.kinds.get(hold.kind, 0) + charge.total_ns
         for reason, spent_ns in charge.reasons.items():
             self.reasons[reason] = self.reasons.get(reason, 0) + spent_ns
@@ -150,6 +152,8 @@ class ReportBuilder:
             hub_ns=row.hub_ns + totals.hub_ns,
             idle_ns=row.idle_ns + totals.idle_ns,
             longest_hold_ns=max(row.longest_hold_ns, totals.longest_hold_ns),
+            unwatched_ns=row.unwatched_ns + totals.unwatched_ns,
+            unwatched_switches=row.unwatched_switches + totals.unwatched_switches,
         )
 
     def _agent_cost(self, cost: AgentCost) -> None:
@@ -157,8 +161,9 @@ class ReportBuilder:
         self._cost = Cost(
             agent_cpu_ns=before.agent_cpu_ns + cost.cpu_ns,
             agent_rss_bytes=max(before.agent_rss_bytes, cost.rss_bytes),
-            switches=before.switches + cost.hits,
+            hits=before.hits + cost.hits,
             target_ns=before.target_ns + cost.cost_ns,
+            budget_ns=before.budget_ns + cost.budget_ns,
         )
 
     def _loss(self, loss: Loss) -> None:
@@ -182,22 +187,35 @@ class ReportBuilder:
         """The sums so far."""
         duration_ns = self._duration_ns()
         spots = [_hotspot(blame, spot, duration_ns) for blame, spot in self._spots.items()]
+        watched_share = self._watched_share()
+        unwatched = sum(row.unwatched_switches for row in self._threads.values())
         return Report(
             session=self._session,
             duration_ns=duration_ns,
             ended=self._end.why if self._end else None,
-            switches=sum(row.switches for row in self._threads.values()),
+            switches=unwatched + sum(row.switches for row in self._threads.values()),
             holds=self._holds,
             longest_hold_ns=self._longest_of_hubs_ns(),
             hotspots=tuple(sorted(spots, key=_hotspot_order)),
-            greenlets=tuple(sorted(self._greenlets.values(), key=_greenlet_order)),
+            greenlets=tuple(
+                replace(row, estimated_running_ns=round(row.running_ns / watched_share))
+                for row in sorted(self._greenlets.values(), key=_greenlet_order)
+            ),
             threads=tuple(sorted(self._threads.values(), key=lambda row: (-row.switches, row.tid))),
             lost=tuple(sorted(self._lost.values(), key=lambda loss: loss.what)),
             shed=tuple(sorted(self._shed.values(), key=lambda shed: (shed.what, shed.why))),
             cost=self._cost,
             stolen_share=self._stolen_ns / self._cpus_ns if self._cpus_ns else 0.0,
             hub_children=tuple(self._hub_children),
+            unwatched_switches=unwatched,
+            watched_share=watched_share,
         )
+
+    def _watched_share(self) -> float:
+        threads = self._threads.values()
+        seen_ns = sum(row.holding_ns + row.hub_ns for row in threads if row.has_hub)
+        unseen_ns = sum(row.unwatched_ns for row in threads if row.has_hub)
+        return seen_ns / (seen_ns + unseen_ns) if seen_ns and unseen_ns else 1.0
 
     def _longest_of_hubs_ns(self) -> int:
         # Where no hub is, a hold blocks nobody: a worker thread's greenlet never leaves.
@@ -208,8 +226,11 @@ class ReportBuilder:
         start_ns = self._session.start_ktime_ns
         if self._end is not None:
             return max(0, self._end.end_ktime_ns - start_ns)
-        # Without an end: as far as anything is known. A thread's three times are all its time.
-        known = (row.holding_ns + row.hub_ns + row.idle_ns for row in self._threads.values())
+        # Without an end: as far as anything is known. A thread's four times are all its time.
+        known = (
+            row.holding_ns + row.hub_ns + row.idle_ns + row.unwatched_ns
+            for row in self._threads.values()
+        )
         return max(self._latest_ns - start_ns, *known, 0)
 
 
@@ -238,6 +259,7 @@ def _hotspot(blame: Blame, spot: _Spot, duration_ns: int) -> Hotspot:
         max_ns=spot.max_ns,
         share=spot.total_ns / duration_ns if duration_ns else 0.0,
         stack=_most(stacks),
+        uncertainty_ns=spot.uncertainty_ns,
         kinds=tuple(sorted(spot.kinds.items(), key=lambda item: (-item[1], repr(item[0])))),
     )
 

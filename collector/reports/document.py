@@ -41,6 +41,8 @@ def _session(report: Report) -> dict[str, Any]:
         "switches": report.switches,
         "holds": report.holds,
         "longest_hold_ns": report.longest_hold_ns,
+        "unwatched_switches": report.unwatched_switches,
+        "watched_share": report.watched_share,
     }
 
 
@@ -58,6 +60,7 @@ def _hotspot(spot: Hotspot) -> dict[str, Any]:
         "total_ns": spot.total_ns,
         "max_ns": spot.max_ns,
         "share": spot.share,
+        "uncertainty_ns": spot.uncertainty_ns,
         "kinds": [{**_kind(kind), "total_ns": spent_ns} for kind, spent_ns in spot.kinds],
         "stack": _frames(spot.stack),
         "stack_status": spot.stack.status.value,

@@ -66,7 +66,7 @@ def _print_hotspots(report: Report, console: Console) -> None:
     if not report.hotspots:
         _say(
             console,
-            f"No hold reached {threshold}: {count(report.switches, 'switch', 'switches')} seen, "
+            f"No hold reached {threshold}: {_all_switches(report)}, "
             f"the longest hold was {duration(report.longest_hold_ns)}.",
         )
         return
@@ -108,6 +108,8 @@ def _say_no_hub(report: Report, console: Console) -> None:
 def _below(spot: Hotspot) -> Tail:
     """What a hotspot's second line says: where, why, what is special, the innermost function."""
     special = ["at least"] if spot.began_before else []
+    if spot.uncertainty_ns:
+        special.append(f"give or take {duration(spot.uncertainty_ns)}")
     if spot.open:
         which = "" if spot.open == spot.holds else f"{spot.open:,} "
         special.append(f"{which}still going on")
@@ -125,7 +127,12 @@ def _print_greenlets(report: Report, console: Console) -> None:
     if not report.greenlets:
         _say(console, "No greenlet was seen.")
         return
-    _title(console, "GREENLETS", "by the function that they run")
+    title = "by the function that they were started with"
+    estimates: tuple[str, ...] = ()
+    if report.watched_share < 1.0:
+        title += f"; seen in {percent(report.watched_share)} of the running time"
+        estimates = ("in all",)
+    _title(console, "GREENLETS", title)
     rows = [
         Row(
             (
@@ -133,6 +140,7 @@ def _print_greenlets(report: Report, console: Console) -> None:
                 f"{row.ended:,}",
                 f"{row.switches:,}",
                 duration(row.running_ns),
+                *(f"~{duration(row.estimated_running_ns)}" for _ in estimates),
                 duration(row.waiting_ns),
                 duration(row.longest_hold_ns),
             ),
@@ -140,7 +148,7 @@ def _print_greenlets(report: Report, console: Console) -> None:
         )
         for row in report.greenlets[:MAX_ROWS]
     ]
-    headers = ("seen", "ended", "switches", "running", "waiting", "longest", "kind")
+    headers = ("seen", "ended", "switches", "running", *estimates, "waiting", "longest", "kind")
     print_grid(console, headers, rows)
     _say_rest(console, len(report.greenlets), "kinds")
 
@@ -161,9 +169,13 @@ def _print_head(report: Report, console: Console) -> None:
     _say(
         console,
         f"{duration(report.duration_ns)} watched ({ended}), "
-        f"{count(report.switches, 'switch', 'switches')}, "
-        f"{count(report.holds, 'blocking hold')}",
+        f"{_all_switches(report)}, {count(report.holds, 'blocking hold')}",
     )
+
+
+def _all_switches(report: Report) -> str:
+    about = "about " if report.unwatched_switches else ""
+    return about + count(report.switches, "switch", "switches")
 
 
 def session_title(session: Session) -> str:
@@ -176,23 +188,25 @@ def _print_threads(report: Report, console: Console) -> None:
         return
     console.print()
     _title(console, "THREADS", "")
+    unseen = ("unseen",) if any(row.unwatched_ns for row in report.threads) else ()
     rows = [
         Row(
             (
                 str(row.tid),
-                f"{row.switches:,}",
+                f"{'~' if row.unwatched_switches else ''}{row.switches + row.unwatched_switches:,}",
                 f"{row.holds:,}",
                 duration(row.holding_ns),
                 duration(row.hub_ns),
                 duration(row.idle_ns),
+                *(duration(row.unwatched_ns) for _ in unseen),
                 duration(row.longest_hold_ns),
             ),
             text_tail(_thread_name(row)),
         )
         for row in report.threads[:MAX_ROWS]
     ]
-    headers = ("tid", "switches", "holds", "holding", "in hub", "idle", "longest", "name")
-    print_grid(console, headers, rows)
+    times = ("holding", "in hub", "idle", *unseen, "longest")
+    print_grid(console, ("tid", "switches", "holds", *times, "name"), rows)
     _say_rest(console, len(report.threads), "threads")
 
 
@@ -213,6 +227,13 @@ def _print_missing(report: Report, console: Console) -> None:
         _say(console, f"left off: {shed.what}, {shed.why} {_between(shed, start_ns)}", "yellow")
     if not report.shed:
         _say(console, "nothing left off")
+    if report.watched_share < 1.0:
+        _say(
+            console,
+            f"single switches were seen in {percent(report.watched_share)} of the running time, "
+            "to keep to the budget; holds are found all the time (docs/reports.md)",
+            "yellow",
+        )
 
 
 def _print_costs(report: Report, console: Console) -> None:
@@ -230,9 +251,11 @@ def _print_costs(report: Report, console: Console) -> None:
 def _print_cost(cost: Cost, duration_ns: int, console: Console) -> None:
     agent = percent(cost.agent_cpu_ns / duration_ns if duration_ns else 0.0)
     target = percent(cost.target_ns / duration_ns if duration_ns else 0.0)
+    allowed = percent(cost.budget_ns / duration_ns if duration_ns else 0.0)
+    budget = f" of the {allowed} allowed" if cost.budget_ns else ""
     _say(
         console,
-        f"cost: the probe on switches about {target} of a CPU in the target, greenscope itself "
+        f"cost: the probes about {target} of a CPU in the target{budget}, greenscope itself "
         f"{agent} of a CPU and {cost.agent_rss_bytes / 1e6:.0f} MB",
         "dim",
     )

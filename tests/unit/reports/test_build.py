@@ -79,8 +79,8 @@ def test_whole_report_of_a_session() -> None:
     report = build_report(SESSION, sample_records())
     worker, hub = RECEIVE.frames[-1].code, CALLBACK.frames[-1].code
     assert report.greenlets == (
-        GreenletRow(worker, False, 23, 23, 0, 440, 141 * MS, 3 * SECOND, 120 * MS),
-        GreenletRow(hub, True, 1, 0, 1, 9, 15 * MS, 0, 15 * MS),
+        GreenletRow(worker, False, 23, 23, 0, 440, 141 * MS, 3 * SECOND, 120 * MS, 141 * MS),
+        GreenletRow(hub, True, 1, 0, 1, 9, 15 * MS, 0, 15 * MS, 15 * MS),
         GreenletRow(None, False, 1, 0, 1, 0, 0, 0, 0),
     )
     assert report.threads == (
@@ -90,7 +90,7 @@ def test_whole_report_of_a_session() -> None:
     assert report.lost == (Loss("events", 15, START, START + 2 * SECOND),)
     assert report.shed == (Shed("wait stacks", "the budget", START, START + 2 * SECOND),)
     assert (report.duration_ns, report.ended) == (4 * SECOND, "duration")
-    assert (report.switches, report.holds, report.longest_hold_ns) == (500, 4, 120 * MS)
+    assert (report.switches, report.holds, report.longest_hold_ns) == (90_500, 4, 120 * MS)
 
 
 def test_alive_is_the_last_figure_of_each_thread() -> None:

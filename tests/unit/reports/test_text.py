@@ -77,7 +77,7 @@ def test_report_at_80_columns_without_colour() -> None:
 def test_quiet_program_is_said_in_one_sentence() -> None:
     thread = ThreadTotals(4711, "x", True, 52310, 999, SECOND, 0, 9 * SECOND, 3_200_000)
     text = render_text(build_report(SESSION, [thread, END]))
-    assert "No hold reached 10 ms: 52,310 switches seen, the longest hold was 3.20 ms.\n" in text
+    assert "No hold reached 10 ms: 52,310 switches, the longest hold was 3.20 ms.\n" in text
     assert "HOTSPOTS" not in text
 
 
@@ -155,20 +155,59 @@ def test_time_that_the_host_stole_is_said_from_one_percent_on() -> None:
 
 def test_costs_of_all_stretches_are_added_up() -> None:
     costs = [
-        AgentCost(START, START + SECOND, 1000, 50 * MS, 0, 100 * MS, 80_000_000),
-        AgentCost(START + SECOND, START + 2 * SECOND, 500, 50 * MS, 0, 100 * MS, 60_000_000),
+        AgentCost(START, START + SECOND, 1000, 50 * MS, 100 * MS, 100 * MS, 80_000_000),
+        AgentCost(START + SECOND, START + 2 * SECOND, 500, 50 * MS, 100 * MS, 100 * MS, 60_000_000),
     ]
     report = build_report(SESSION, [*costs, END])
     assert to_json(report)["cost"] == {
         "agent_cpu_ns": 200 * MS,
         "agent_rss_bytes": 80_000_000,
-        "switches": 1500,
+        "hits": 1500,
         "target_ns": 100 * MS,
+        "budget_ns": 200 * MS,
     }
     assert (
-        "cost: the probe on switches about 1.0% of a CPU in the target, greenscope itself 2.0% of "
-        "a CPU and 80 MB"
+        "cost: the probes about 1.0% of a CPU in the target of the 2.0% allowed, greenscope "
+        "itself 2.0% of a CPU and 80 MB"
     ) in render_text(report, 200)
+
+
+def test_what_was_not_seen_is_told_from_what_was() -> None:
+    """A tenth of the running time was watched: 100 of 1,000 switches, 90 ms of 900."""
+    records: list[Record] = [
+        hold(piece(COMPUTE, "cpu", 50 * MS), uncertainty_ns=3 * MS),
+        GreenletTotals(4711, COMPUTE.frames[-1].code, False, 2, 0, 2, 100, 80 * MS, SECOND, MS),
+        ThreadTotals(
+            4711,
+            "x",
+            has_hub=True,
+            switches=100,
+            holds=1,
+            holding_ns=80 * MS,
+            hub_ns=10 * MS,
+            idle_ns=9100 * MS,
+            longest_hold_ns=50 * MS,
+            unwatched_ns=810 * MS,
+            unwatched_switches=900,
+        ),
+        END,
+    ]
+    report = build_report(SESSION, records)
+    text = render_text(report, 120)
+    assert "about 1,000 switches, 1 blocking hold" in text
+    assert "(give or take 3.00 ms)" in text
+    assert "started with; seen in 10.0% of the running time" in text
+    assert "single switches were seen in 10.0% of the running time" in text
+    assert "~800 ms" in text
+    assert "~1,000" in text
+    document = to_json(report)
+    assert document["session"]["switches"] == 1000
+    assert document["session"]["unwatched_switches"] == 900
+    assert document["session"]["watched_share"] == 0.1
+    assert document["hotspots"][0]["uncertainty_ns"] == 3 * MS
+    assert document["greenlets"][0]["running_ns"] == 80 * MS
+    assert document["greenlets"][0]["estimated_running_ns"] == 800 * MS
+    assert document["threads"][0]["unwatched_ns"] == 810 * MS
 
 
 def test_document_shortens_nothing() -> None:
@@ -189,6 +228,7 @@ def test_document_shortens_nothing() -> None:
             "total_ns": SECOND,
             "max_ns": SECOND,
             "share": 0.1,
+            "uncertainty_ns": 0,
             "kinds": [{"function": None, "file": None, "line": None, "total_ns": SECOND}],
             "stack": [{"function": "f" * 200, "file": path, "line": 3}],
             "stack_status": "complete",
