@@ -85,7 +85,7 @@ def test_whole_report_of_a_session() -> None:
     )
     assert report.threads == (
         ThreadRow(4711, "gunicorn: wörker", True, 500, 300, 155 * MS, 15 * MS, 830 * MS, 0),
-        ThreadRow(4712, "", False, 0, 0, 0, 0, 0, 0),
+        ThreadRow(4712, "", False, 0, 0, 0, 0, 0, 0, 250 * MS, 90_000),
     )
     assert report.lost == (Loss("events", 15, START, START + 2 * SECOND),)
     assert report.shed == (Shed("wait stacks", "the budget", START, START + 2 * SECOND),)
