@@ -95,6 +95,7 @@ struct gs_thread {
 	u64 version;		/* PyThreadState.context_ver as it should be; 0: not known */
 	u64 seen_ns;		/* when it was last looked at */
 	u64 same_since_ns;	/* since when no switch was seen, nor can there have been one */
+	u64 before_same_ns;	/* the last look before that */
 	u64 uncertain_ns;	/* by how much hold_start_ns may be wrong, either way */
 	u64 longest_block_ns;	/* of the present hold */
 	/* sums since attach */

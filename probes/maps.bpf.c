@@ -191,8 +191,10 @@ gs_end_hold(struct gs_thread *thread, const struct gs_target *target, u32 tid, u
 {
 	u64 length = now - thread->hold_start_ns;
 
+	u64 certain = thread->role == GS_ROLE_HUB ? target->threshold_ns : target->sample_age_ns;
+
 	/* What nobody saw begin or end, and was not seen to last: may have been many. */
-	if (thread->uncertain_ns && length < thread->uncertain_ns + target->sample_age_ns) {
+	if (thread->uncertain_ns && length < thread->uncertain_ns + certain) {
 		thread->unwatched_ns += length;
 		return length;
 	}
@@ -252,6 +254,7 @@ static __always_inline void gs_begin_hold(struct gs_thread *thread, u64 now)
 	thread->began_before = 0;
 	thread->undecided = 0;
 	thread->same_since_ns = now;
+	thread->before_same_ns = now;
 	thread->uncertain_ns = 0;
 	thread->longest_block_ns = 0;
 }

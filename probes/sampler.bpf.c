@@ -63,8 +63,6 @@ int gs_on_sample(struct gs_perf_context *ctx)
 		return 0;
 	if (thread->idle)
 		gs_wake_unseen(thread, now);
-	if (thread->phase == watch->phase && !(watch->phase & 1) && !gs_just_switched(thread, now))
-		gs_note_drift(thread, target, tid);
 	gs_look(thread, target, watch, tid, now);
 	/* A hub that may have turned around since the look before is one for the probe to see. */
 	if (!gs_hold_matters(thread) || now - thread->same_since_ns < target->sample_age_ns ||

@@ -169,6 +169,8 @@ int gs_on_switch(struct pt_regs *ctx)
 		return 0;
 	if (thread->phase != watch->phase)
 		gs_look(thread, target, watch, tid, now);
+	else if (!(thread->switches % GS_DRIFT_EVERY))
+		gs_note_drift(thread, target, tid);
 	to = PT_REGS_PARM2(ctx);
 	/* g_switchstack() returns at once when asked to switch to the current greenlet. */
 	if (to == thread->greenlet)

@@ -53,19 +53,28 @@ gs_end_unseen(struct gs_thread *thread, const struct gs_target *target, u32 tid,
 	gs_begin_hold(thread, last + half);
 	thread->uncertain_ns = half;
 	thread->same_since_ns = now;
+	thread->before_same_ns = last;
 }
 
-/* The hub may have polled since the last look, from then on it is watched. */
+/*
+ * The hub may have polled since the last look, and is known again from then on. Where it has not,
+ * its hold goes on since it was met first: its begin lies in between.
+ */
 static __always_inline void
 gs_see_hub(struct gs_thread *thread, const struct gs_watch *watch, u64 now)
 {
 	u64 since = watch->phase & 1 ? now : watch->on_since_ns, same_since = thread->same_since_ns;
+	u64 before = thread->before_same_ns, half = 0;
 
 	if (since < thread->hold_start_ns)
 		return;
-	thread->unwatched_ns += since - thread->hold_start_ns;
-	gs_begin_hold(thread, since);
+	if (!(watch->phase & 1) && before < since)
+		half = (since - before) / 2;
+	thread->unwatched_ns += since - half - thread->hold_start_ns;
+	gs_begin_hold(thread, since - half);
+	thread->uncertain_ns = half;
 	thread->same_since_ns = same_since;
+	thread->before_same_ns = before;
 }
 
 /* Brings a thread up to date that switched without being seen. On the thread itself. */
@@ -73,7 +82,7 @@ static __always_inline void
 gs_look(struct gs_thread *thread, const struct gs_target *target, const struct gs_watch *watch,
 	u32 tid, u64 now)
 {
-	u64 version, same_since = thread->same_since_ns;
+	u64 version, same_since = thread->same_since_ns, before = thread->before_same_ns;
 	bool known = thread->version;
 	s64 more;
 
@@ -96,13 +105,16 @@ gs_look(struct gs_thread *thread, const struct gs_target *target, const struct g
 	} else if (thread->role == GS_ROLE_HUB && !gs_may_have_turned(thread, target)) {
 		gs_end_unseen(thread, target, tid, now);
 		thread->same_since_ns = same_since;
+		thread->before_same_ns = before;
 	} else if (thread->role == GS_ROLE_HUB || !version || !known) {
 		gs_see_hub(thread, watch, now);
 	}
 	thread->seen_ns = now;
 }
 
-/* Notes what context_ver grew by without a switch, while the probe counts them. */
+#define GS_DRIFT_EVERY 64	/* switches: a read of the target's memory costs a tenth of one */
+
+/* At the probe of a switch: notes what context_ver grew by without one. */
 static __always_inline void
 gs_note_drift(struct gs_thread *thread, const struct gs_target *target, u32 tid)
 {

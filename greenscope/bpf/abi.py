@@ -205,6 +205,7 @@ class Thread(ctypes.Structure):
         ("version", ctypes.c_uint64),
         ("seen_ns", ctypes.c_uint64),
         ("same_since_ns", ctypes.c_uint64),
+        ("before_same_ns", ctypes.c_uint64),
         ("uncertain_ns", ctypes.c_uint64),
         ("longest_block_ns", ctypes.c_uint64),
         ("unwatched_ns", ctypes.c_uint64),

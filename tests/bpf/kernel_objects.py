@@ -96,6 +96,10 @@ class Footprint:
         """Whether a uprobe is at greenlet's switch."""
         return self.memory.read(self.switch, 1) == BREAKPOINT
 
+    def is_untouched(self) -> bool:
+        """Whether the target's memory is as it was."""
+        return not self.has_breakpoint() and not any(self.semaphore_counts())
+
 
 def footprint(pid: int) -> Footprint:
     """Of a target, before or while it is probed."""

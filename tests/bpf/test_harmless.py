@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from tests.bpf.kernel_objects import (
-    Footprint,
     bpf_objects,
     footprint,
     is_in_kernel,
@@ -19,10 +18,6 @@ from tests.harness.agent import attached_agent
 pytestmark = pytest.mark.bpf
 
 
-def is_untouched(place: Footprint) -> bool:
-    return not place.has_breakpoint() and not any(place.semaphore_counts())
-
-
 def check_alive(target: RunningTarget) -> None:
     """It does its script, and ends by itself without having seen a signal."""
     target.go()
@@ -33,7 +28,7 @@ def check_alive(target: RunningTarget) -> None:
 def test_probes_are_in_the_target_while_it_is_watched(target_python: str) -> None:
     with run_target("short_greenlets", target_python) as target:
         place = footprint(target.pid)
-        assert is_untouched(place)
+        assert place.is_untouched()
         with watching(target):
             assert place.has_breakpoint()
             # python:gc__start and python:gc__done, each with a listener.
@@ -48,7 +43,7 @@ def test_nothing_is_left_when_the_tracer_exits(target_python: str) -> None:
             ours = bpf_objects("self") - before
             assert {kind for kind, _ in ours} >= {"prog_id", "map_id"}
             assert perf_events("self") > events_before
-        assert is_untouched(place)
+        assert place.is_untouched()
         assert bpf_objects("self") <= before
         assert perf_events("self") == events_before
         assert wait_until(lambda: not any(map(is_in_kernel, ours)))
@@ -66,7 +61,7 @@ def test_nothing_is_left_when_the_agent_is_killed(target_python: str) -> None:
             agent.process.kill()
             agent.process.wait()
         assert ours
-        assert wait_until(lambda: is_untouched(place))
+        assert wait_until(lambda: place.is_untouched())
         assert wait_until(lambda: not any(map(is_in_kernel, ours)))
         check_alive(target)
 
