@@ -61,7 +61,7 @@ def test_nothing_is_left_when_the_agent_is_killed(target_python: str) -> None:
             agent.process.kill()
             agent.process.wait()
         assert ours
-        assert wait_until(lambda: place.is_untouched())
+        assert wait_until(place.is_untouched)
         assert wait_until(lambda: not any(map(is_in_kernel, ours)))
         check_alive(target)
 
