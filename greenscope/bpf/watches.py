@@ -32,6 +32,10 @@ class MappedWatches:
             self._words[(base + _ON_SINCE) // 8] = on_since_ns
         self._words[(base + _PHASE) // 8] += 1
 
+    def clear(self) -> None:
+        """As if no process had been watched yet."""
+        self._memory[:] = bytes(len(self._memory))
+
     def close(self) -> None:
         """Unmaps it, or the map would stay in the kernel."""
         self._words.release()

@@ -11,7 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-BENCHES = ("switch_cost", "overhead", "attach", "drain")
+BENCHES = ("switch_cost", "overhead", "budget", "turns", "attach", "drain")
 ROOT = Path(__file__).resolve().parents[2]
 
 

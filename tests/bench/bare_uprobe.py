@@ -9,7 +9,7 @@ from typing import Self
 
 import bcc
 
-from greenscope.bpf import perf_event
+from greenscope.bpf import uprobe_link
 from greenscope.bpf.headers import ENVIRONMENT, find_kernel_headers
 from greenscope.offsets.program import Program
 
@@ -26,7 +26,7 @@ class SwitchUprobe:
 
     def __enter__(self) -> Self:
         greenlet = self._program.greenlet
-        self._fd = perf_event.open_uprobe(
+        self._fd = uprobe_link.open_uprobe(
             self._program_fd,
             greenlet.file.readable_path(),
             greenlet.places.switch,
@@ -46,10 +46,15 @@ class SwitchUprobe:
 class CountProgram:
     """The counting program in the kernel; `fd` lives as long as this object."""
 
-    def __init__(self) -> None:
+    def __init__(self, for_links: bool = True) -> None:
         os.environ[ENVIRONMENT] = str(find_kernel_headers().path)
         self._bpf = bcc.BPF(text=SOURCE.read_bytes())
-        self.fd: int = self._bpf.load_func(b"bench_on_switch", bcc.BPF.KPROBE).fd
+        loaded = self._bpf.load_func(
+            b"bench_on_switch",
+            bcc.BPF.KPROBE,
+            attach_type=uprobe_link.ATTACH_TYPE if for_links else -1,
+        )
+        self.fd: int = loaded.fd
 
     def hits(self) -> int:
         """How often it ran, on all CPUs."""

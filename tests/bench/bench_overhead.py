@@ -30,7 +30,7 @@ RATES = (1_000, 10_000, 50_000)
 ROUNDS = {1_000: 3, 10_000: 6, 50_000: 3}  # the aim is for the second
 WINDOW_S = 0.3
 SETTLE_S = 0.1
-EVERY_STACK = Options(wait_stacks=WaitStacks.EXACT)
+EVERY_STACK = Options(budget=None, wait_stacks=WaitStacks.EXACT)
 AIM = 0.98
 AIM_RATE = 10_000
 
@@ -106,7 +106,7 @@ class Tool:
 
 
 TOOLS = (
-    Tool("attached", "greenscope attach", Greenscope(Options()), often=8),
+    Tool("attached", "greenscope attach --budget none", Greenscope(Options(budget=None)), often=8),
     Tool("every_stack", "the same, a stack at every switch", Greenscope(EVERY_STACK), often=2),
     Tool("py_spy", "py-spy record, 100 Hz", py_spy, often=2),
     Tool("monitor", "gevent's monitor thread", inside("monitor"), often=2),

@@ -104,7 +104,7 @@ def measure(quick: bool) -> report.Result:
     """Plays all variants in turns."""
     with Child("pingpong") as child:
         kernel = LateSwitchKernel()
-        with Tracer(inspect_program(child.pid), kernel, Options()) as tracer:
+        with Tracer(inspect_program(child.pid), kernel, Options(budget=None)) as tracer:
             bench = Bench(child, kernel, tracer)
             bench.turn()  # warms caches on both sides
             turns = [bench.turn() for _ in range(5 if quick else 40)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 
+from greenscope.bpf.bursts import BurstProbes
 from greenscope.bpf.loader import Kernel
 
 SWITCH_FUNCTION = "gs_on_switch"
@@ -27,8 +28,15 @@ class ReusableKernel(Kernel):
         for tracepoint in ("sched_switch", "sched_process_exit"):
             self._stack.callback(self._bpf.detach_raw_tracepoint, tracepoint.encode())
 
+    def close(self) -> None:
+        """Takes every probe away."""
+        super().close()
+        self.bursts.close()
+        self.bursts = BurstProbes()
+
     def forget(self) -> None:
         """Empties the maps and rings."""
+        self.watches.clear()
         for name in ("gs_slots", "gs_threads", "gs_greenlets", "gs_sent_stacks"):
             self._bpf.get_table(name.encode()).clear()
         for ring in (self.stacks, self.events):
@@ -42,12 +50,10 @@ class LateSwitchKernel(Kernel):
     The other probes stay: none of them runs at a switch.
     """
 
-    def attach_uprobe(
-        self, function: str, path: str, offset: int, pid: int, ref_ctr_offset: int = 0
-    ) -> None:
+    def attach_in_bursts(self, function: str, path: str, offset: int, pid: int) -> None:
         """As ever, but for the switch."""
         if function != SWITCH_FUNCTION:
-            super().attach_uprobe(function, path, offset, pid, ref_ctr_offset)
+            super().attach_in_bursts(function, path, offset, pid)
 
     @property
     def switch_program(self) -> int:

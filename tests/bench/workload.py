@@ -4,7 +4,7 @@ Run as a program; a line of JSON answers each line on stdin:
 
     calibrate RATE      finds the work per hand-over that gives RATE switches a second
     window SECONDS      works for so long: `units`, `switches`, and what a unit took in the
-                        median slice: `cpu_ns`, `wall_ns`
+                        median slice: `cpu_ns`, `wall_ns`; in all: `mean_cpu_ns`, `mean_wall_ns`
     profiler NAME on    NAME is monitor, yappi or cprofile; `off` ends it
 
 A unit is the work between two hand-overs. Each makes two switches: to the hub and to the next
@@ -69,7 +69,7 @@ class Workload:
     """The greenlets and what they have done."""
 
     def __init__(self) -> None:
-        self.pieces = 1
+        self.pieces = 1  # of work in a unit; 0 in a window as fast as it goes
         self._end_ns = 0
         self._units = 0
         self._cut_units = 0
@@ -84,7 +84,7 @@ class Workload:
         for _ in range(3):
             few_ns, many_ns = self._unit_ns(few), self._unit_ns(many)
             piece_ns = (many_ns - few_ns) / (many - few)
-            self.pieces = max(1, round((wanted_ns - few_ns) / piece_ns + few))
+            self.pieces = max(0, round((wanted_ns - few_ns) / piece_ns + few))
             few, many = max(1, self.pieces // 2), self.pieces * 2
         return {"pieces": self.pieces}
 
@@ -92,7 +92,7 @@ class Workload:
         """Work for so long."""
         self._units = self._cut_units = 0
         self._slices = []
-        self._cut_ns, self._cut_cpu_ns = monotonic_ns(), process_time_ns()
+        self._cut_ns, self._cut_cpu_ns = begin_ns, begin_cpu_ns = monotonic_ns(), process_time_ns()
         self._end_ns = self._cut_ns + int(seconds * 1e9)
         gevent.joinall([gevent.spawn(self._worker) for _ in range(GREENLETS)])
         wall_ns, cpu_ns = zip(*self._slices, strict=True)
@@ -101,6 +101,8 @@ class Workload:
             "switches": 2 * self._units,
             "wall_ns": median(wall_ns),
             "cpu_ns": median(cpu_ns),
+            "mean_wall_ns": (monotonic_ns() - begin_ns) / self._units,
+            "mean_cpu_ns": (process_time_ns() - begin_cpu_ns) / self._units,
         }
 
     def _unit_ns(self, pieces: int) -> float:
