@@ -87,6 +87,7 @@ def serve(
 @_data
 @_token_file
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
+@click.option("--verbose", "-v", is_flag=True, help="Show each hotspot's stack, and by whom.")
 def report(
     what: str,
     session: str,
@@ -94,6 +95,7 @@ def report(
     data: Path,
     token_file: Path | None,
     as_json: bool,
+    verbose: bool,
 ) -> None:
     """Print what is stored: one session's hotspots or greenlets, or the list of sessions.
 
@@ -112,7 +114,7 @@ def report(
         if as_json:
             click.echo(json.dumps(to_json(found)))
         else:
-            render(found, Console(), [what])
+            render(found, Console(), [what], verbose)
 
 
 def main() -> None:

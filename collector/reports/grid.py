@@ -35,11 +35,11 @@ class Fit:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """Cells that are aligned to the right, the tail, and an indented line below."""
+    """Cells that are aligned to the right, the tail, and indented lines below."""
 
     cells: Sequence[str]
     tail: Tail
-    below: Tail | None = None
+    below: Sequence[Tail] = ()
 
 
 def print_grid(console: Console, headers: Sequence[str], rows: Sequence[Row]) -> None:
@@ -54,9 +54,9 @@ def print_grid(console: Console, headers: Sequence[str], rows: Sequence[Row]) ->
     for row in rows:
         line = Text(_aligned(row.cells, widths))
         _print(console, line.append_text(row.tail(fit)))
-        if row.below is not None:
-            indent = widths[0] + len(_GAP)
-            below = row.below(Fit(console.width - indent, fit.ascii_only))
+        indent = widths[0] + len(_GAP)
+        for tail in row.below:
+            below = tail(Fit(console.width - indent, fit.ascii_only))
             _print(console, Text(" " * indent).append_text(below))
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterator
+from functools import partial
 from pathlib import PurePath
 from typing import Final
 
@@ -23,6 +24,8 @@ from collector.reports.quantities import (
 from greenscope.model import Loss, Session, Shed
 
 MAX_ROWS: Final = 30
+MAX_KINDS: Final = 10
+MAX_FRAMES: Final = 20
 STOLEN_TOLD: Final = 0.01  # part of the machine's CPU time
 PARTS: Final = ("hotspots", "greenlets", "threads")
 _ENDED: Final = {
@@ -33,10 +36,15 @@ _ENDED: Final = {
 }
 
 
-def render(report: Report, console: Console, parts: Collection[str] = PARTS) -> None:
-    """Prints a report: its head, the parts that are asked for, what was lost or shed, the cost."""
-    printers = {
-        "hotspots": _print_hotspots,
+def render(
+    report: Report, console: Console, parts: Collection[str] = PARTS, verbose: bool = False
+) -> None:
+    """Prints a report: its head, the parts that are asked for, what was lost or shed, the cost.
+
+    `verbose` adds to each hotspot the kinds of greenlets that it appears in, and its stack.
+    """
+    printers: dict[str, Callable[[Report, Console], None]] = {
+        "hotspots": partial(_print_hotspots, verbose=verbose),
         "greenlets": _print_greenlets,
         "threads": _print_threads,
     }
@@ -56,7 +64,7 @@ def render_text(report: Report, width: int = 80) -> str:
     return capture.get()
 
 
-def _print_hotspots(report: Report, console: Console) -> None:
+def _print_hotspots(report: Report, console: Console, verbose: bool) -> None:
     # One sentence if no hold was long enough.
     console.print()
     threshold = round_duration(report.session.threshold_ns)
@@ -83,7 +91,7 @@ def _print_hotspots(report: Report, console: Console) -> None:
                 f"{spot.holds:,}",
             ),
             text_tail(spot.function, "bold"),
-            _below(spot),
+            (_below(spot), *(_more_below(spot) if verbose else ())),
         )
         for spot in report.hotspots[:MAX_ROWS]
     ]
@@ -120,6 +128,16 @@ def _below(spot: Hotspot) -> Tail:
         place = PurePath(spot.leaf.removeprefix(f"{spot.leaf_function} ")).name
         text += f", in {spot.leaf_function} ({place})"
     return place_tail(spot.file, spot.line, text)
+
+
+def _more_below(spot: Hotspot) -> Iterator[Tail]:
+    """By whom: the kinds of greenlets, and the stack with the most time, innermost first."""
+    for kind, spent_ns in spot.kinds[:MAX_KINDS]:
+        place = ("", 0) if kind is None else (kind.file, kind.first_line)
+        name = "(kind not known)" if kind is None else kind.function
+        yield code_tail(f"  {duration(spent_ns)} in {name}", *place)
+    for frame in spot.stack.frames[:MAX_FRAMES]:
+        yield code_tail(f"    {frame.code.function}", frame.code.file, frame.line)
 
 
 def _print_greenlets(report: Report, console: Console) -> None:

@@ -25,7 +25,15 @@ class WatchOptions:
     collector: str | None
     token_file: Path | None
     quiet: bool
+    verbose: bool
 
+
+verbose_option = click.option(
+    "--verbose",
+    "-v",
+    is_flag=True,
+    help="Show each hotspot's stack, and in which kinds of greenlets it was.",
+)
 
 _OPTIONS = (
     click.option("--duration", "-d", type=DURATION, help="Stop after this long (10s, 2m)."),
@@ -74,6 +82,7 @@ _OPTIONS = (
         show_default=True,
         help="Memory between kernel and agent; too little shows as lost events.",
     ),
+    verbose_option,
     click.option("--quiet", "-q", is_flag=True, help="Say nothing but the report and errors."),
 )
 
@@ -101,4 +110,5 @@ def gather(values: dict[str, Any]) -> WatchOptions:
         collector=values["collector"],
         token_file=values["token_file"],
         quiet=values["quiet"],
+        verbose=values["verbose"],
     )

@@ -100,4 +100,4 @@ class Outlets:
             json.dump(to_json(report), sys.stdout)
             sys.stdout.write("\n")
         else:
-            render(report, Console())
+            render(report, Console(), verbose=self._options.verbose)

@@ -11,13 +11,15 @@ from rich.console import Console
 from collector.reports.build import build_report
 from collector.reports.document import to_json
 from collector.reports.text import render
+from greenscope.cli.options import verbose_option
 from greenscope.records.recording import RecordingReader
 
 
 @click.command(short_help="Print a recording's report.")
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
-def report(file: Path, as_json: bool) -> None:
+@verbose_option
+def report(file: Path, as_json: bool, verbose: bool) -> None:
     """Print what a recording (`greenscope attach PID -o FILE`) tells.
 
     A recording whose end is missing is reported as far as it goes.
@@ -29,4 +31,4 @@ def report(file: Path, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(to_json(found)))
     else:
-        render(found, Console())
+        render(found, Console(), verbose=verbose)

@@ -172,6 +172,27 @@ def test_costs_of_all_stretches_are_added_up() -> None:
     ) in render_text(report, 200)
 
 
+def test_verbose_shows_by_whom_and_the_stack() -> None:
+    worker, other = RECEIVE.frames[-1].code, COMPUTE.frames[-1].code
+    records: list[Record] = [
+        hold(piece(RECEIVE, "syscall:recvfrom", 30 * MS), kind=worker),
+        hold(piece(RECEIVE, "syscall:recvfrom", 20 * MS), kind=replace(other, function="slow")),
+        hold(piece(RECEIVE, "syscall:recvfrom", 10 * MS)),
+        END,
+    ]
+    console = Console(file=io.StringIO(), width=120, color_system=None)
+    with console.capture() as capture:
+        render(build_report(SESSION, records), console, verbose=True)
+    lines = [line.strip() for line in capture.get().split("\n")]
+    first = next(i for i, line in enumerate(lines) if line.startswith("30.0 ms in"))
+    assert lines[first].startswith(f"30.0 ms in {worker.function}")
+    assert lines[first + 1].startswith("20.0 ms in slow")
+    assert lines[first + 2] == "10.0 ms in (kind not known)"
+    for line, stack_frame in zip(lines[first + 3 :], RECEIVE.frames, strict=False):
+        assert line.startswith(f"{stack_frame.code.function}  ")
+        assert line.endswith(f":{stack_frame.line}")
+
+
 def test_what_was_not_seen_is_told_from_what_was() -> None:
     """A tenth of the running time was watched: 100 of 1,000 switches, 90 ms of 900."""
     records: list[Record] = [
