@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from greenscope.bpf import abi
-from greenscope.bpf.loader import Kernel, Limits, syscall_name
+from greenscope.bpf.loader import Kernel
+from greenscope.bpf.programs import Limits
 from greenscope.budget.costs import Hits
 from greenscope.errors import TargetNotFound
 from greenscope.offsets.program import Program, poll_places
@@ -185,7 +186,12 @@ class Attachment:
             self._kernel.add_target(program.process.pid, self._target(), {})
             return
         looks = first_look(
-            program, self._memory, self._resolver, syscall_name, time.monotonic_ns(), hubs
+            program,
+            self._memory,
+            self._resolver,
+            self._kernel.syscall_name,
+            time.monotonic_ns(),
+            hubs,
         )
         self.learn_roles(look.outermost_code for look in looks)
         pid = program.process.pid
@@ -202,7 +208,9 @@ class Attachment:
         for look in looks:
             if look.thread.off_since_ns:
                 continue
-            if not idle_since(look, self._program, self._memory, self._resolver, syscall_name):
+            if not idle_since(
+                look, self._program, self._memory, self._resolver, self._kernel.syscall_name
+            ):
                 continue
             # Read after /proc was: whoever has moved since then has told so by itself.
             now = self._kernel.threads.get(abi.u32(look.tid))

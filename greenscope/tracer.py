@@ -16,7 +16,7 @@ from typing import Self
 
 from greenscope.attachment import Attachment, EarlyProbes, Options, SwitchProbes
 from greenscope.bpf import abi
-from greenscope.bpf.loader import Kernel, syscall_name
+from greenscope.bpf.loader import Kernel
 from greenscope.budget.accounts import Accounts
 from greenscope.budget.calibration import hit_cost_ns
 from greenscope.budget.costs import Hits
@@ -82,7 +82,7 @@ class Tracer:
         self._memory = LiveMemory(program.process.pid)
         self._resolver = StackResolver(self._memory, program.offsets)
         self._attachment = Attachment(program, kernel, options, self._memory, self._resolver, early)
-        self._assembler = HoldAssembler(self._resolver, syscall_name, options.threshold_ns)
+        self._assembler = HoldAssembler(self._resolver, kernel.syscall_name, options.threshold_ns)
         self._greenlets = GreenletBooks(self._resolver)
         self._threads = ThreadBooks()
         self._hubs: set[int] = set()  # threads on which a hub was found, though not by a probe

@@ -14,6 +14,7 @@ import fcntl
 import os
 from pathlib import Path
 
+from greenscope.bpf.syscall import sys_bpf
 from greenscope.errors import (
     BpfUnavailable,
     GreenscopeError,
@@ -23,7 +24,6 @@ from greenscope.errors import (
 
 # include/uapi/linux/perf_event.h, arch/x86/entry/syscalls/syscall_64.tbl
 _SYS_PERF_EVENT_OPEN = {"x86_64": 298, "aarch64": 241}
-_SYS_BPF = {"x86_64": 321, "aarch64": 280}
 _PERF_TYPE_SOFTWARE = 1
 _PERF_COUNT_SW_CPU_CLOCK = 0
 _FLAG_FD_CLOEXEC = 8
@@ -171,13 +171,6 @@ def _open(attributes: _Attributes, program_fd: int, pid: int, cpu: int, what: st
     except OSError as error:
         os.close(fd)
         raise refused(error.errno or 0, what) from error
-    return fd
-
-
-def sys_bpf(command: int, attributes: ctypes.Structure) -> int:
-    """bpf(2): a file descriptor, or -1 with the reason in ctypes' errno."""
-    number = _SYS_BPF[os.uname().machine]
-    fd: int = _libc.syscall(number, command, ctypes.byref(attributes), ctypes.sizeof(attributes))
     return fd
 
 

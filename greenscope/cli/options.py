@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from greenscope.bpf.loader import Limits
+from greenscope.bpf.programs import Limits
 from greenscope.cli.quantities import DURATION, RING_SIZE, SHARE
 from greenscope.tracer import Options
 

@@ -40,7 +40,7 @@ def run(command: tuple[str, ...], **values: Any) -> None:
     """
     options = gather(values)
     require_privileges()
-    # Forked before bcc, whose compiler may start threads.
+    # Forked before there are threads.
     child = hold(command)
     try:
         kernel = Kernel(options.tracing.limits)

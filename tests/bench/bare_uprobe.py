@@ -9,7 +9,7 @@ from typing import Self
 
 import bcc
 
-from greenscope.bpf import uprobe_link
+from greenscope.bpf import links
 from greenscope.bpf.headers import ENVIRONMENT, find_kernel_headers
 from greenscope.offsets.program import Program
 
@@ -26,7 +26,7 @@ class SwitchUprobe:
 
     def __enter__(self) -> Self:
         greenlet = self._program.greenlet
-        self._fd = uprobe_link.open_uprobe(
+        self._fd = links.open_uprobe(
             self._program_fd,
             greenlet.file.readable_path(),
             greenlet.places.switch,
@@ -52,7 +52,7 @@ class CountProgram:
         loaded = self._bpf.load_func(
             b"bench_on_switch",
             bcc.BPF.KPROBE,
-            attach_type=uprobe_link.ATTACH_TYPE if for_links else -1,
+            attach_type=links.ATTACH_TYPE if for_links else -1,
         )
         self.fd: int = loaded.fd
 

@@ -7,13 +7,17 @@ each way: the consumer's position is ours to set back.
 from __future__ import annotations
 
 import ctypes
+import dataclasses
+import os
 import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from greenscope.bpf import abi
+from greenscope.bpf.builder import Builder
 from greenscope.bpf.loader import Kernel
+from greenscope.bpf.programs import Built, Order
 from greenscope.offsets.program import inspect_program
 from greenscope.tracer import Options, Tracer
 from tests.bench import report
@@ -26,7 +30,18 @@ TURNS = 60
 
 
 class RingKernel(Kernel):
-    """A kernel side whose event ring can be taken in other ways, and more than once."""
+    """A kernel side whose event ring can be taken in other ways, and more than once.
+
+    It has bcc in this process.
+    """
+
+    def _build(self, order: Order) -> Built:
+        self._bpf = (builder := Builder(order)).bpf
+        return dataclasses.replace(
+            builder.built,
+            programs={name: os.dup(fd) for name, fd in builder.built.programs.items()},
+            maps={name: os.dup(fd) for name, fd in builder.built.maps.items()},
+        )
 
     def rewind(self, position: int) -> None:
         """Makes what was taken since `position` be there again."""

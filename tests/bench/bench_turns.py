@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from greenscope.bpf import perf_event, uprobe_link
+from greenscope.bpf import links, perf_event
 from greenscope.offsets.program import Program, inspect_program
 from tests.bench import report
 from tests.bench.bare_uprobe import CountProgram
@@ -25,7 +25,7 @@ ON_S, OFF_S = 0.01, 0.05
 OpenProbe = Callable[[int, str, int, int], int]
 OPENERS: dict[str, OpenProbe] = {
     "perf event": perf_event.open_uprobe,
-    "uprobe_multi link": uprobe_link.open_uprobe,
+    "uprobe_multi link": links.open_uprobe,
 }
 
 

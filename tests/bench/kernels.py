@@ -22,12 +22,6 @@ class ReusableKernel(Kernel):
         self._kept = self._stack
         self._stack = ExitStack()
 
-    def attach_sched(self) -> None:
-        """As ever; the tracepoints are given up by `close()`."""
-        super().attach_sched()
-        for tracepoint in ("sched_switch", "sched_process_exit"):
-            self._stack.callback(self._bpf.detach_raw_tracepoint, tracepoint.encode())
-
     def close(self) -> None:
         """Takes every probe away."""
         super().close()
@@ -37,8 +31,8 @@ class ReusableKernel(Kernel):
     def forget(self) -> None:
         """Empties the maps and rings."""
         self.watches.clear()
-        for name in ("gs_slots", "gs_threads", "gs_greenlets", "gs_sent_stacks"):
-            self._bpf.get_table(name.encode()).clear()
+        for table in (self._slots, self.threads, self.greenlets, self._sent_stacks):
+            table.clear()
         for ring in (self.stacks, self.events):
             for _ in ring.records():
                 pass
@@ -58,4 +52,4 @@ class LateSwitchKernel(Kernel):
     @property
     def switch_program(self) -> int:
         """File descriptor of our program for the switch; it stays the kernel's."""
-        return self._programs[SWITCH_FUNCTION]
+        return self._built.programs[SWITCH_FUNCTION]

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from greenscope.bpf import perf_event
+from greenscope.bpf import links
 from greenscope.bpf.loader import Kernel
 from greenscope.budget.calibration import HITS, ROUNDS, hit_cost_ns
 from tests.bench.bare_uprobe import CountProgram
@@ -40,7 +40,7 @@ def test_loop_hits_as_often_as_it_says() -> None:
     counter = CountProgram()
 
     def open_probe(path: str, offset: int, pid: int) -> int:
-        return perf_event.open_uprobe(counter.fd, path, offset, pid)
+        return links.open_uprobe(counter.fd, path, offset, pid)
 
     hit_cost_ns(open_probe)
     assert counter.hits() == HITS * (ROUNDS + 1)

@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import select
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
 import pytest
 
 from tests.bpf.kernel_objects import (
+    GONE_TIMEOUT_S,
     bpf_objects,
     footprint,
     is_in_kernel,
@@ -13,7 +21,7 @@ from tests.bpf.kernel_objects import (
 )
 from tests.bpf.tracing import watching
 from tests.harness import RunningTarget, pending_signals, run_target, state_watch
-from tests.harness.agent import attached_agent
+from tests.harness.agent import COMMAND, attached_agent
 
 pytestmark = pytest.mark.bpf
 
@@ -91,3 +99,34 @@ def test_no_signal_reaches_the_target(target_python: str) -> None:
         assert pending_signals(target.pid) == frozenset()
         report = target.quit()
     assert (report.returncode, report.signals) == (0, ())
+
+
+def test_nothing_is_left_when_the_agent_is_killed_while_programs_are_built() -> None:
+    """The process that builds them ends by itself."""
+    with run_target("short_greenlets") as target:
+        place = footprint(target.pid)
+        agent = subprocess.Popen(
+            [*COMMAND, "attach", str(target.pid)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+        )
+        try:
+            children = Path(f"/proc/{agent.pid}/task/{agent.pid}/children")
+            assert wait_until(lambda: bool(children.read_text()))
+            (builder,) = map(int, children.read_text().split())
+            with open_pidfd(builder) as ended:
+                agent.kill()
+                agent.wait()
+                assert select.select([ended], [], [], GONE_TIMEOUT_S)[0]
+        finally:
+            agent.kill()
+            agent.communicate()
+        assert place.is_untouched()
+        check_alive(target)
+
+
+@contextmanager
+def open_pidfd(pid: int) -> Iterator[int]:
+    fd = os.pidfd_open(pid)
+    try:
+        yield fd
+    finally:
+        os.close(fd)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from greenscope.bpf import abi
-from greenscope.bpf.loader import Kernel, Limits
+from greenscope.bpf.loader import Kernel
+from greenscope.bpf.programs import Limits
 from greenscope.model import GreenletTotals, Hold, Loss, ThreadTotals
 from greenscope.tracer import Options
 from tests.bpf.tracing import Watch, watching

@@ -98,3 +98,5 @@ def test_program_with_few_switches_is_seen_all_the_time() -> None:
     assert (session["watched_share"], session["unwatched_switches"]) == (1.0, 0)
     assert 0 <= session["switches"] - true_switches(truth) < 200
     assert report["cost"]["target_ns"] < report["cost"]["budget_ns"]
+    # Without the compiler, which a process of its own had.
+    assert report["cost"]["agent_rss_bytes"] < 60_000_000

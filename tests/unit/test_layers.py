@@ -47,7 +47,7 @@ ALLOWED: dict[str, set[str]] = {
 }
 
 # The one module that may import it, for packages that are hard to have everywhere.
-ONLY_IN = {"bcc": "greenscope.bpf.loader"}
+ONLY_IN = {"bcc": "greenscope.bpf.builder"}
 
 # Imports inside of functions: "module: what is imported", each with its reason here.
 LATE_IMPORTS: set[str] = set()

@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from greenscope.bpf import loader
-from greenscope.bpf.loader import SOURCES, Kernel, Limits, online_cpus, probes_dir, syscall_name
+from greenscope.bpf import builder
+from greenscope.bpf.builder import SYSCALLS, Builder
+from greenscope.bpf.loader import online_cpus
+from greenscope.bpf.programs import SOURCES, Built, Limits, Order, probes_dir
 from greenscope.bpf.ring import PAGE
 from greenscope.errors import BpfUnavailable
 
@@ -22,17 +24,17 @@ has_bcc = pytest.mark.skipif(importlib.util.find_spec("bcc") is None, reason="no
     [(0, "read"), (7, "poll"), (73, "flock"), (230, "clock_nanosleep"), (232, "epoll_wait")],
 )
 def test_system_call_has_its_name(number: int, name: str) -> None:
-    assert syscall_name(number) == name
+    assert Built({}, {}, SYSCALLS).syscall_name(number) == name
 
 
 @pytest.mark.parametrize(("number", "name"), [(426, "io_uring_enter"), (441, "epoll_pwait2")])
 def test_system_call_that_is_newer_than_the_table_has_its_name(number: int, name: str) -> None:
-    assert syscall_name(number) == name
+    assert Built({}, {}, SYSCALLS).syscall_name(number) == name
 
 
 @pytest.mark.parametrize("number", [9999, -1])
 def test_unknown_system_call_is_its_number(number: int) -> None:
-    assert syscall_name(number) == str(number)
+    assert Built({}, {}, SYSCALLS).syscall_name(number) == str(number)
 
 
 def test_usual_rings_are_powers_of_two_of_pages() -> None:
@@ -61,7 +63,7 @@ def test_online_cpus_are_those_of_the_kernel() -> None:
 def test_missing_bcc_is_an_answer_with_the_package_to_install(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(loader, "bcc", None)
+    monkeypatch.setattr(builder, "bcc", None)
     with pytest.raises(BpfUnavailable) as caught:
-        Kernel()
+        Builder(Order(Limits(), (), for_links=True))
     assert "apt-get install python3-bpfcc" in caught.value.hint

@@ -1,9 +1,9 @@
-"""Uprobes of one process as uprobe_multi links (Linux 6.6), by which taking one away stops nobody.
+"""BPF links: uprobes of one process, by which taking one away stops nobody, and tracepoints.
 
 Closing a perf event of a uprobe makes a thread that hits it meanwhile wait in the kernel for
 some 10 ms, as it wants to help with the removal (handler_chain() in kernel/events/uprobes.c takes
 register_rwsem, which uprobe_apply() holds while it waits for RCU). A link's handler never asks
-for that. Measured in docs/decisions/0005.
+for that. Measured in docs/decisions/0005. uprobe_multi came with Linux 6.6.
 """
 
 from __future__ import annotations
@@ -12,9 +12,11 @@ import ctypes
 import os
 import re
 
-from greenscope.bpf.perf_event import refused, sys_bpf
+from greenscope.bpf.perf_event import refused
+from greenscope.bpf.syscall import sys_bpf
 
 # include/uapi/linux/bpf.h
+_BPF_RAW_TRACEPOINT_OPEN = 17
 _BPF_LINK_CREATE = 28
 ATTACH_TYPE = 48  # BPF_TRACE_UPROBE_MULTI, which a program must be loaded for
 # Before 46ba0e49b642 ("bpf: fix multi-uprobe PID filtering logic") only the main thread was seen.
@@ -36,6 +38,16 @@ class _LinkAttributes(ctypes.Structure):
         ("cnt", ctypes.c_uint32),
         ("flags", ctypes.c_uint32),
         ("pid", ctypes.c_uint32),
+    )
+
+
+class _TracepointAttributes(ctypes.Structure):
+    """union bpf_attr for BPF_RAW_TRACEPOINT_OPEN."""
+
+    _fields_ = (
+        ("name", ctypes.c_uint64),
+        ("prog_fd", ctypes.c_uint32),
+        ("pad", ctypes.c_uint32),
     )
 
 
@@ -71,4 +83,17 @@ def open_uprobe(
     fd = sys_bpf(_BPF_LINK_CREATE, attributes)
     if fd < 0:
         raise refused(ctypes.get_errno(), f"a probe at {path}+{offset:#x}")
+    return fd
+
+
+def open_raw_tracepoint(program_fd: int, tracepoint: str) -> int:
+    """Runs a program at a tracepoint of the whole machine; closing what it gives ends that.
+
+    Raises as open_uprobe().
+    """
+    name = ctypes.create_string_buffer(tracepoint.encode() + b"\0")
+    attributes = _TracepointAttributes(name=ctypes.addressof(name), prog_fd=program_fd)
+    fd = sys_bpf(_BPF_RAW_TRACEPOINT_OPEN, attributes)
+    if fd < 0:
+        raise refused(ctypes.get_errno(), f"the tracepoint {tracepoint}")
     return fd
