@@ -59,12 +59,30 @@ class Frame:
     line: int
 
 
+_SWITCHING_PACKAGES = ("/gevent/", "/greenlet/")
+
+
 @dataclass(frozen=True, slots=True)
 class Stack:
     """Frames of one greenlet, innermost first; status says if any are missing."""
 
     frames: tuple[Frame, ...]
     status: StackStatus = StackStatus.COMPLETE
+
+    def blamed_frame(self) -> Frame | None:
+        """The innermost frame of the application; without one, of a library; else the innermost.
+
+        gevent and greenlet switch and poll on behalf of others: what they do is not theirs.
+        """
+        for frame in self.frames:
+            if frame.code.origin is CodeOrigin.APPLICATION:
+                return frame
+        for frame in self.frames:
+            file = frame.code.file
+            switches = any(package in file for package in _SWITCHING_PACKAGES)
+            if frame.code.origin is CodeOrigin.LIBRARY and not switches:
+                return frame
+        return self.frames[0] if self.frames else None
 
 
 @dataclass(frozen=True, slots=True)

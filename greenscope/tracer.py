@@ -27,6 +27,7 @@ from greenscope.offsets.program import Program
 from greenscope.rebuild.frames import decode_stack
 from greenscope.rebuild.holds import HoldAssembler
 from greenscope.rebuild.hubs import hub_children, thread_hubs
+from greenscope.rebuild.running import RunningBooks
 from greenscope.rebuild.stacks import StackResolver
 from greenscope.rebuild.totals import (
     GreenletBooks,
@@ -85,6 +86,7 @@ class Tracer:
         self._assembler = HoldAssembler(self._resolver, kernel.syscall_name, options.threshold_ns)
         self._greenlets = GreenletBooks(self._resolver)
         self._threads = ThreadBooks()
+        self._running = RunningBooks(1_000_000_000 // options.sample_hz)
         self._hubs: set[int] = set()  # threads on which a hub was found, though not by a probe
         self._assumed: dict[int, deque[Hold]] = {}
         self._overflowed: Counter[int] = Counter()  # by thread: what _assumed had no room for
@@ -188,6 +190,10 @@ class Tracer:
         events = self._kernel.events.fixed(abi.EVENT)
         for record in self._kernel.stacks.records():
             raw = decode_stack(record, self.program.offsets.shim_owner)
+            if raw.tick_tid:
+                stack = self._resolver.add_as(raw, 0)
+                self._running.add(self._own_tid(raw.tick_tid), stack)
+                continue
             self._resolver.add(raw)
             innermost = [code for code, _ in raw.frames[:1]]
             self._attachment.learn_roles([raw.outermost_code, *innermost])
@@ -195,6 +201,8 @@ class Tracer:
             event = abi.Event._make(fields)
             if event.kind == abi.EventKind.SAMPLE:
                 self._assembler.sample(event)
+                stack = self._resolver.by_id(event.stack_id)
+                self._running.add(self._own_tid(event.tid), stack)
                 if event.flags & abi.FLAG_HUB:
                     self._attachment.watch_polls(hub_is_busy=True)
                 if event.flags & abi.FLAG_UNWATCHED and self._governor is not None:
@@ -262,6 +270,7 @@ class Tracer:
             if thread.exited:
                 self._switches_of_ended += all_switches(thread)
                 self._forget_thread(tid)
+        yield from self._running.totals()
         hits = Hits() if self._probes is None else self._probes.hits()
         yield from self._accounts.records(now_ns, hits)
         yield from self._losses(now_ns)

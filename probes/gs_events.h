@@ -74,6 +74,8 @@ struct gs_stack_header {
 	u32 tgid;
 	u16 nr_frames;
 	u16 status;		/* enum gs_walk_status */
+	u32 tick_tid;		/* the thread that a tick of the sampler met; 0: a stack with an id */
+	u32 pad;
 };
 
 #endif

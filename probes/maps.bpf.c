@@ -132,6 +132,21 @@ static __always_inline u64 gs_keep_stack(struct gs_walk *walk, const struct gs_t
 	return stack_id;
 }
 
+/*
+ * Sends a finished walk of a tick, as it is: most are met once. Nobody is woken for it, the agent
+ * looks after the ring several times a second anyway.
+ */
+static __always_inline void gs_send_tick(struct gs_walk *walk, const struct gs_target *target)
+{
+	u64 size;
+
+	gs_walk_end(walk, target);
+	size = sizeof(walk->head) + walk->head.nr_frames * sizeof(struct gs_frame);
+	if (size <= sizeof(walk->head) + sizeof(walk->frames) &&
+	    gs_stacks.ringbuf_output(walk, size, BPF_RB_NO_WAKEUP))
+		gs_count_loss(GS_LOST_STACKS);
+}
+
 /* A walk tells what the current greenlet is: its outermost frame is its entry function. */
 static __always_inline void
 gs_learn_role(struct gs_thread *thread, const struct gs_walk *walk, u32 tgid)

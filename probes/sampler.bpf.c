@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * cpu-clock on every CPU: where is a hold that lasts too long? Young holds and other
- * processes cost one map look-up.
+ * cpu-clock on every CPU: what runs in threads with a hub, and where is a hold that lasts too
+ * long? Other processes cost one map look-up.
  */
 
 /* struct bpf_perf_event_data of include/uapi/linux/bpf_perf_event.h, as far as it is read: that
@@ -24,6 +24,10 @@ int gs_on_sample_walk(struct gs_perf_context *ctx)
 		return 0;
 	if (gs_walk_some(walk, target))
 		gs_sampler_programs.call(ctx, GS_PROGRAM_WALK);
+	if (walk->head.tick_tid) {
+		gs_send_tick(walk, target);
+		return 0;
+	}
 	event.stack_id = gs_keep_stack(walk, target);
 	if (thread->role == GS_ROLE_UNKNOWN)
 		gs_learn_role(thread, walk, tgid);
@@ -52,6 +56,7 @@ int gs_on_sample(struct gs_perf_context *ctx)
 	struct gs_target *target;
 	struct gs_watch *watch;
 	struct gs_walk *walk;
+	bool is_old;
 	int zero = 0;
 
 	if (!thread || thread->exited)
@@ -64,11 +69,13 @@ int gs_on_sample(struct gs_perf_context *ctx)
 	if (thread->idle)
 		gs_wake_unseen(thread, now);
 	gs_look(thread, target, watch, tid, now);
-	/* A hub that may have turned around since the look before is one for the probe to see. */
-	if (!gs_hold_matters(thread) || now - thread->same_since_ns < target->sample_age_ns ||
-	    (!(thread->phase & 1) && gs_just_switched(thread, now)))
+	if (!gs_hold_matters(thread))
 		return 0;
 	gs_walk_begin(walk, target, gs_tstate_of(thread, tid), tgid);
+	/* A hub that may have turned around since the look before is one for the probe to see. */
+	is_old = now - thread->same_since_ns >= target->sample_age_ns &&
+		 (thread->phase & 1 || !gs_just_switched(thread, now));
+	walk->head.tick_tid = is_old ? 0 : tid;
 	walk->now_ns = now;
 	gs_sampler_programs.call(ctx, GS_PROGRAM_WALK);
 	return 0;

@@ -11,8 +11,6 @@ from greenscope.model import (
     REASON_FAULT,
     REASON_PREEMPTED,
     SYSCALL_PREFIX,
-    CodeOrigin,
-    Frame,
     Hold,
     HoldPiece,
     Reason,
@@ -22,8 +20,6 @@ from greenscope.model import (
 _T = TypeVar("_T")
 
 NO_FRAME_FUNCTION = "(no Python frame)"
-# These packages switch and poll on behalf of others; what they do is somebody else's doing.
-_SWITCHING_PACKAGES = ("/gevent/", "/greenlet/")
 # What a function suffers while it computes.
 _SUFFERED = (REASON_PREEMPTED, REASON_FAULT)
 
@@ -67,21 +63,6 @@ class Charge:
             _add_all(self.details, other.details)
 
 
-def blamed_frame(stack: Stack) -> Frame | None:
-    """The innermost frame of the application; without one, of a library; else the innermost."""
-    for frame in stack.frames:
-        if frame.code.origin is CodeOrigin.APPLICATION:
-            return frame
-    for frame in stack.frames:
-        if frame.code.origin is CodeOrigin.LIBRARY and not _switches(frame.code.file):
-            return frame
-    return stack.frames[0] if stack.frames else None
-
-
-def _switches(file: str) -> bool:
-    return any(package in file for package in _SWITCHING_PACKAGES)
-
-
 def charges_of(hold: Hold, threshold_ns: int) -> dict[Blame, Charge]:
     """Divides a hold among the code to blame; the charges sum up to its pieces.
 
@@ -108,7 +89,7 @@ def charges_of(hold: Hold, threshold_ns: int) -> dict[Blame, Charge]:
 
 
 def _charge(piece: HoldPiece) -> tuple[Blame, Charge]:
-    frame = blamed_frame(piece.stack)
+    frame = piece.stack.blamed_frame()
     function, file, line = NO_FRAME_FUNCTION, "", 0
     if frame is not None:
         function, file, line = frame.code.function, frame.code.file, frame.line

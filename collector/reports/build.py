@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from collector.reports.blame import Blame, Charge, Detail, charges_of
-from collector.reports.model import Cost, GreenletRow, Hotspot, Report, ThreadRow
+from collector.reports.model import Cost, GreenletRow, Hotspot, Report, RunningRow, ThreadRow
 from greenscope.model import (
     AgentCost,
     Code,
@@ -17,6 +17,7 @@ from greenscope.model import (
     Loss,
     Reason,
     Record,
+    RunningTotals,
     Session,
     SessionEnd,
     Shed,
@@ -86,6 +87,7 @@ class ReportBuilder:
         # Alive is no increment: the last figure of each thread counts.
         self._alive: dict[tuple[Code | None, bool], dict[int, int]] = {}
         self._threads: dict[int, ThreadRow] = {}
+        self._running: dict[tuple[Code | None, Code | None], RunningRow] = {}
         self._lost: dict[str, Loss] = {}
         self._shed: dict[tuple[str, str], Shed] = {}
         self._cost: Cost | None = None
@@ -102,6 +104,16 @@ class ReportBuilder:
                 self._greenlet_totals(record)
             case ThreadTotals():
                 self._thread_totals(record)
+            case RunningTotals():
+                self._running_totals(record)
+            case SessionEnd():
+                self._end = record
+            case _:
+                self._take_of_watch(record)
+
+    def _take_of_watch(self, record: Record) -> None:
+        """One that tells of the watch itself, not of the target."""
+        match record:
             case Loss():
                 self._loss(record)
             case Shed():
@@ -113,8 +125,6 @@ class ReportBuilder:
                 self._cpus_ns += record.cpus * (record.to_ktime_ns - record.from_ktime_ns)
             case HubProcess():
                 self._hub_children.append(record)
-            case SessionEnd():
-                self._end = record
 
     def _hold(self, hold: Hold) -> None:
         self._holds += 1
@@ -154,6 +164,15 @@ class ReportBuilder:
             longest_hold_ns=max(row.longest_hold_ns, totals.longest_hold_ns),
             unwatched_ns=row.unwatched_ns + totals.unwatched_ns,
             unwatched_switches=row.unwatched_switches + totals.unwatched_switches,
+        )
+
+    def _running_totals(self, totals: RunningTotals) -> None:
+        key = totals.function, totals.kind
+        row = self._running.get(key) or RunningRow(*key, 0, 0)
+        self._running[key] = replace(
+            row,
+            samples=row.samples + totals.samples,
+            running_ns=row.running_ns + totals.running_ns,
         )
 
     def _agent_cost(self, cost: AgentCost) -> None:
@@ -209,6 +228,7 @@ class ReportBuilder:
             hub_children=tuple(self._hub_children),
             unwatched_switches=unwatched,
             watched_share=watched_share,
+            running=tuple(sorted(self._running.values(), key=_running_order)),
         )
 
     def _watched_share(self) -> float:
@@ -285,3 +305,7 @@ def _greenlet_order(row: GreenletRow) -> tuple[int, str, str, int, bool]:
     kind = row.kind
     names = ("", "", 0) if kind is None else (kind.function, kind.file, kind.first_line)
     return -row.running_ns, *names, row.is_hub
+
+
+def _running_order(row: RunningRow) -> tuple[int, str, str]:
+    return -row.running_ns, repr(row.function), repr(row.kind)

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
-from collector.reports.model import GreenletRow, Hotspot, Report
+from collector.reports.model import GreenletRow, Hotspot, Report, RunningRow
 from collector.store.base import SessionRow
 from greenscope.model import Code, Loss, Shed, Stack
 
@@ -17,6 +17,7 @@ def to_json(report: Report) -> dict[str, Any]:
         "session": _session(report),
         "hotspots": [_hotspot(spot) for spot in report.hotspots],
         "greenlets": [_greenlet(row) for row in report.greenlets],
+        "running": [_running(row) for row in report.running],
         "threads": [dataclasses.asdict(row) for row in report.threads],
         "lost": _instants(report.lost),
         "shed": _instants(report.shed),
@@ -81,6 +82,15 @@ def _greenlet(row: GreenletRow) -> dict[str, Any]:
         if field.name != "kind"
     }
     return {**_kind(row.kind), **fields}
+
+
+def _running(row: RunningRow) -> dict[str, Any]:
+    return {
+        **_kind(row.function),
+        "kind": _kind(row.kind),
+        "samples": row.samples,
+        "running_ns": row.running_ns,
+    }
 
 
 def _kind(kind: Code | None) -> dict[str, Any]:

@@ -62,6 +62,19 @@ class GreenletRow:
 
 
 @dataclass(frozen=True, slots=True)
+class RunningRow:
+    """CPU time of one function in greenlets of one kind, by the sampler's ticks: an estimate.
+
+    `function` is the innermost frame of the application (Stack.blamed_frame()); None: not known.
+    """
+
+    function: Code | None
+    kind: Code | None
+    samples: int
+    running_ns: int
+
+
+@dataclass(frozen=True, slots=True)
 class ThreadRow:
     """One OS thread; `holds` are its blocking ones.
 
@@ -107,7 +120,8 @@ class Report:
     (the watch goes on, was killed, or its records are cut). `holds` counts blocking holds.
     `cost` is None where it was not recorded. `stolen_share` is the part of all CPUs' time that
     the host took from the machine. `hub_children` run a hub where the process itself had none.
-    Hotspots come by total time, longest first; greenlets by running time; threads by switches.
+    Hotspots come by total time, longest first; greenlets by running time; threads by switches;
+    what ran by its CPU time.
     """
 
     session: Session
@@ -126,6 +140,7 @@ class Report:
     hub_children: tuple[HubProcess, ...] = ()
     unwatched_switches: int = 0
     watched_share: float = 1.0
+    running: tuple[RunningRow, ...] = ()
 
     @property
     def has_hub(self) -> bool:

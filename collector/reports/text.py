@@ -21,13 +21,14 @@ from collector.reports.quantities import (
     reason_in_words,
     round_duration,
 )
-from greenscope.model import Loss, Session, Shed
+from greenscope.model import Code, Loss, Session, Shed
 
 MAX_ROWS: Final = 30
+MAX_RUNNING: Final = 10
 MAX_KINDS: Final = 10
 MAX_FRAMES: Final = 20
 STOLEN_TOLD: Final = 0.01  # part of the machine's CPU time
-PARTS: Final = ("hotspots", "greenlets", "threads")
+PARTS: Final = ("hotspots", "running", "greenlets", "threads")
 _ENDED: Final = {
     "detached": "stopped by the user",
     "duration": "its time was over",
@@ -45,6 +46,7 @@ def render(
     """
     printers: dict[str, Callable[[Report, Console], None]] = {
         "hotspots": partial(_print_hotspots, verbose=verbose),
+        "running": _print_running,
         "greenlets": _print_greenlets,
         "threads": _print_threads,
     }
@@ -140,6 +142,28 @@ def _more_below(spot: Hotspot) -> Iterator[Tail]:
         yield code_tail(f"    {frame.code.function}", frame.code.file, frame.line)
 
 
+def _print_running(report: Report, console: Console) -> None:
+    if not report.running:
+        return
+    console.print()
+    hz = report.session.sample_hz
+    _title(console, "RUNNING", f"CPU time by the application's function, sampled at {hz} Hz")
+    functions: dict[Code | None, int] = {}
+    for row in report.running:
+        functions[row.function] = functions.get(row.function, 0) + row.running_ns
+    rows = [
+        Row(
+            (percent(spent_ns / max(1, report.duration_ns)), f"~{duration(spent_ns)}"),
+            text_tail("(no Python frame)")
+            if function is None
+            else code_tail(function.function, function.file, function.first_line),
+        )
+        for function, spent_ns in sorted(functions.items(), key=lambda it: (-it[1], repr(it[0])))
+    ]
+    print_grid(console, ("of a CPU", "time", "function"), rows[:MAX_RUNNING])
+    _say_rest(console, len(rows), "functions", MAX_RUNNING)
+
+
 def _print_greenlets(report: Report, console: Console) -> None:
     console.print()
     if not report.greenlets:
@@ -148,7 +172,7 @@ def _print_greenlets(report: Report, console: Console) -> None:
     title = "by the function that they were started with"
     estimates: tuple[str, ...] = ()
     if report.watched_share < 1.0:
-        title += f"; seen in {percent(report.watched_share)} of the running time"
+        title = f"by start function; seen in {percent(report.watched_share)} of the running time"
         estimates = ("in all",)
     _title(console, "GREENLETS", title)
     rows = [
@@ -296,6 +320,6 @@ def _say(console: Console, text: str, style: str = "") -> None:
     console.print(Text(printable(text), style=style), highlight=False)
 
 
-def _say_rest(console: Console, total: int, what: str) -> None:
-    if total > MAX_ROWS:
-        _say(console, f"and {total - MAX_ROWS:,} more {what} (all are in --json)", "dim")
+def _say_rest(console: Console, total: int, what: str, shown: int = MAX_ROWS) -> None:
+    if total > shown:
+        _say(console, f"and {total - shown:,} more {what} (all are in --json)", "dim")

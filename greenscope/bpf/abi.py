@@ -131,7 +131,7 @@ class Event(NamedTuple):
 
 EVENT = struct.Struct("<4BiII8Q")
 FRAME = struct.Struct("<QQ")
-STACK_HEADER = struct.Struct("<QQIHH")
+STACK_HEADER = struct.Struct("<QQIHHII")
 
 
 class Target(ctypes.Structure):

@@ -22,25 +22,27 @@ _OWNER_MASK = 7
 class RawStack:
     """Frames innermost first, as (code address, instruction); shims are left out.
 
-    `outermost_code` is 0 where the stack has no frame.
+    `outermost_code` is 0 where the stack has no frame. `tick_tid` is the thread that the sampler
+    met there at a tick, of which no event tells; 0: none.
     """
 
     stack_id: int
     outermost_code: int
     frames: tuple[tuple[int, int], ...]
     status: abi.WalkStatus
+    tick_tid: int = 0
 
 
 def decode_stack(record: bytes, shim_owner: int | None) -> RawStack:
     """A record of the stack ring; its sizes are the kernel side's, which bounds them."""
-    stack_id, outermost, _, count, status = abi.STACK_HEADER.unpack_from(record)
+    stack_id, outermost, _, count, status, tick_tid, _ = abi.STACK_HEADER.unpack_from(record)
     body = record[abi.STACK_HEADER.size : abi.STACK_HEADER.size + count * abi.FRAME.size]
     frames = tuple(
         (code & ~_OWNER_MASK, instr)
         for code, instr in abi.FRAME.iter_unpack(body)
         if shim_owner is None or code & _OWNER_MASK < shim_owner
     )
-    return RawStack(stack_id, outermost, frames, abi.WalkStatus(status))
+    return RawStack(stack_id, outermost, frames, abi.WalkStatus(status), tick_tid)
 
 
 def walk_thread(memory: ProcessMemory, tstate: int, offsets: InterpreterOffsets) -> RawStack:

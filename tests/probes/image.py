@@ -151,7 +151,7 @@ class HostWalker:
         )
         record = self._walk.raw
         assert record[self._size : self._size + len(CANARY)] == CANARY
-        _, _, tgid, count, _ = abi.STACK_HEADER.unpack_from(record)
+        _, _, tgid, count, _, _, _ = abi.STACK_HEADER.unpack_from(record)
         size = abi.STACK_HEADER.size
         frames = abi.FRAME.iter_unpack(record[size : size + count * abi.FRAME.size])
         return Walked(

@@ -1,7 +1,7 @@
 import pytest
 from hypothesis import given
 
-from collector.reports.blame import Blame, blamed_frame, charges_of
+from collector.reports.blame import Blame, charges_of
 from greenscope.model import Frame, Hold, Stack
 from tests.harness.records import (
     CALLBACK,
@@ -47,7 +47,7 @@ def charged(found: Hold) -> dict[Blame, int]:
 def test_innermost_application_frame_is_to_blame(
     frames: list[Frame], expected: Frame | None
 ) -> None:
-    assert blamed_frame(Stack(tuple(frames))) == expected
+    assert Stack(tuple(frames)).blamed_frame() == expected
 
 
 def test_system_call_is_charged_to_its_line_and_computing_to_the_function() -> None:

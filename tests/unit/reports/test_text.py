@@ -26,6 +26,7 @@ from greenscope.model import (
     GreenletTotals,
     HubProcess,
     Record,
+    RunningTotals,
     SessionEnd,
     StolenTime,
     ThreadTotals,
@@ -172,6 +173,35 @@ def test_costs_of_all_stretches_are_added_up() -> None:
     ) in render_text(report, 200)
 
 
+def test_cpu_time_is_summed_by_function_over_all_kinds() -> None:
+    worker, slow = RECEIVE.frames[-1].code, COMPUTE.frames[-1].code
+    query = RECEIVE.frames[1].code
+    records: list[Record] = [
+        RunningTotals(4711, worker, query, 20, 100 * MS),
+        RunningTotals(4711, slow, query, 10, 50 * MS),
+        RunningTotals(4711, slow, slow, 20, 100 * MS),
+        RunningTotals(4712, None, None, 1, 5 * MS),
+        END,
+    ]
+    report = build_report(SESSION, records)
+    lines = [line.split("  ") for line in render_text(report, 120).split("\n")]
+    rows = [
+        [cell.strip() for cell in line if cell] for line in lines if any("~" in c for c in line)
+    ]
+    assert [row[:2] for row in rows] == [
+        ["1.5%", "~150 ms"],
+        ["1.0%", "~100 ms"],
+        ["0.1%", "~5.00 ms"],
+    ]
+    assert [row[2] for row in rows] == [query.function, slow.function, "(no Python frame)"]
+    running = to_json(report)["running"]
+    assert sum(row["samples"] for row in running) == 51
+    by_kind = {row["kind"]["function"]: 0 for row in running}
+    for row in running:
+        by_kind[row["kind"]["function"]] += row["running_ns"]
+    assert by_kind == {worker.function: 100 * MS, slow.function: 150 * MS, None: 5 * MS}
+
+
 def test_verbose_shows_by_whom_and_the_stack() -> None:
     worker, other = RECEIVE.frames[-1].code, COMPUTE.frames[-1].code
     records: list[Record] = [
@@ -217,7 +247,7 @@ def test_what_was_not_seen_is_told_from_what_was() -> None:
     text = render_text(report, 120)
     assert "about 1,000 switches, 1 blocking hold" in text
     assert "(give or take 3.00 ms)" in text
-    assert "started with; seen in 10.0% of the running time" in text
+    assert "by start function; seen in 10.0% of the running time" in text
     assert "single switches were seen in 10.0% of the running time" in text
     assert "~800 ms" in text
     assert "~1,000" in text
@@ -259,6 +289,7 @@ def test_document_shortens_nothing() -> None:
         "session",
         "hotspots",
         "greenlets",
+        "running",
         "threads",
         "lost",
         "shed",
