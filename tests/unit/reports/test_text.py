@@ -174,7 +174,8 @@ def test_costs_of_all_stretches_are_added_up() -> None:
 
 
 def test_cpu_time_is_summed_by_function_over_all_kinds() -> None:
-    worker, slow = RECEIVE.frames[-1].code, COMPUTE.frames[-1].code
+    worker = RECEIVE.frames[-1].code
+    slow = replace(worker, function="slow")
     query = RECEIVE.frames[1].code
     records: list[Record] = [
         RunningTotals(4711, worker, query, 20, 100 * MS),
