@@ -53,12 +53,12 @@ def attach_switch(kernel: Kernel, path: str, places: GreenletPlaces, pid: int) -
     """Probes what greenlet does in one process, which may map the file later."""
     kernel.attach_in_bursts("gs_on_switch", path, places.switch, pid)
     if places.created is not None:
-        kernel.attach_uprobe("gs_on_greenlet_created", path, places.created, pid)
+        kernel.attach_births("gs_on_greenlet_created", path, places.created, pid)
     # Either tells the end; the first when it happens, the second when memory is freed.
     if places.finished is not None:
-        kernel.attach_uprobe("gs_on_greenlet_finished", path, places.finished, pid)
+        kernel.attach_births("gs_on_greenlet_finished", path, places.finished, pid)
     elif places.freed is not None:
-        kernel.attach_uprobe("gs_on_greenlet_freed", path, places.freed, pid)
+        kernel.attach_births("gs_on_greenlet_freed", path, places.freed, pid)
 
 
 class SwitchProbes:
@@ -70,18 +70,42 @@ class SwitchProbes:
 
     def __init__(self, kernel: Kernel, pid: int) -> None:
         self._bursts = kernel.bursts
+        self._births = kernel.births
+        self._births_too = False
+        self._is_on = True
         self._watches = kernel.watches
         self._slot = kernel.slot_of(pid)
 
     def turn_on(self) -> None:
         """Raises what opening a probe does."""
+        self._is_on = True
+        if self._births_too:
+            self._births.turn_on()
         self._bursts.turn_on()
-        self._watches.turn(self._slot, time.monotonic_ns())
+        self._watches.turn_on(self._slot, time.monotonic_ns(), self._births_too)
 
     def turn_off(self) -> None:
         """Takes them away."""
-        self._watches.turn(self._slot)
+        self._is_on = False
+        self._watches.turn_off(self._slot)
         self._bursts.turn_off()
+        if self._births_too:
+            self._births.turn_off()
+
+    @property
+    def births_missed(self) -> bool:
+        """Whether births and ends of greenlets are watched in bursts only."""
+        return self._births_too
+
+    def fresh_since(self) -> int:
+        """Greenlets not seen since this phase may be others by now; 0: no birth was missed."""
+        return int(self._watches.read(self._slot).fresh_since)
+
+    def include_births(self) -> None:
+        """From now on the probes at births and ends of greenlets are there when the others are."""
+        self._births_too = True
+        if not self._is_on:
+            self._births.turn_off()
 
     def hits(self) -> Hits:
         """All hits since the watch began."""

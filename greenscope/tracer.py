@@ -45,6 +45,7 @@ __all__ = ["Options", "Progress", "Tracer"]
 
 FLUSH_INTERVAL_NS = 1_000_000_000
 LIVING_INTERVAL_NS = 10_000_000_000  # reading every living greenlet costs the agent's time
+_BIRTHS = "births and ends of greenlets between bursts"
 MAX_ASSUMED = 256  # holds kept of a thread on which no hub was seen yet
 
 
@@ -177,6 +178,8 @@ class Tracer:
         records: list[Record] = list(self._drain())
         records.extend(self._open_holds(now_ns))
         records.extend(self._flush(now_ns, final=True))
+        if self._probes is not None and self._probes.births_missed:
+            self._attachment.shed[_BIRTHS] = "they alone would be over the budget"
         for what, why in self._attachment.shed.items():
             records.append(Shed(what, why, self.session.start_ktime_ns, now_ns))
         if not self._saw_hub:
@@ -312,7 +315,12 @@ class Tracer:
             for thread in threads.values()
             if thread.greenlet and not thread.idle and not thread.exited
         }
+        fresh_since = self._probes.fresh_since() if self._probes is not None else 0
         for key, greenlet in self._kernel.greenlets.items():
+            if greenlet.phase < fresh_since and greenlet.role != abi.Role.HUB:
+                # Its end may have been missed: it is another one when it is seen again.
+                self._kernel.greenlets.pop(key)
+                continue
             own_tid = self._own_tid(greenlet.tid)
             yield living_greenlet(greenlet, own_tid, now_ns, current.get(key.addr, 0))
 

@@ -38,10 +38,12 @@ struct gs_target {
 
 #define GS_NEVER_LOOKED (~1ULL)	/* gs_thread.phase */
 
-/* How the probes of a process stand at present. The agent maps this and writes the first two. */
+/* How the probes of a process stand at present. The agent maps this and writes the first three. */
 struct gs_watch {
 	u64 phase;		/* grows at each turn of the switch probe; odd: it is off */
 	u64 on_since_ns;	/* when it was put in place the last time */
+	u64 fresh_since;	/* births were missed before this phase: other greenlets may have the
+				 * addresses now; 0: none was */
 	/* what was hit since the watch began, of which the agent reckons what it cost */
 	u64 switches;
 	u64 walks;
@@ -127,6 +129,7 @@ struct gs_greenlet {
 	u64 running_ns;
 	u64 waiting_ns;
 	u64 longest_hold_ns;
+	u64 phase;		/* in which it was seen last */
 	u32 tid;
 	u8 role;
 	u8 finished;		/* its function returned; the switch that follows is the last */

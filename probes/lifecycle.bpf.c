@@ -22,10 +22,11 @@ int gs_on_greenlet_created(struct pt_regs *ctx)
 	struct gs_greenlet fresh = { .id = now, .tid = tid };
 	struct gs_greenlet *old;
 	u8 *slot = gs_slots.lookup(&tgid);
+	struct gs_watch *watch = slot ? gs_count_birth(*slot) : 0;
 
-	if (!slot)
+	if (!watch)
 		return 0;
-	gs_count_birth(*slot);
+	fresh.phase = watch->phase;
 	old = gs_greenlets.lookup(&key);
 	if (old)
 		gs_bury(&key, old, now);

@@ -31,16 +31,23 @@ static __always_inline struct gs_thread *gs_new_thread(u32 tid, u32 tgid, u64 no
 }
 
 static __always_inline struct gs_greenlet *
-gs_find_greenlet(const struct gs_greenlet_key *key, u32 tid, u64 now)
+gs_find_greenlet(struct gs_greenlet_key *key, const struct gs_watch *watch, u32 tid, u64 now)
 {
-	struct gs_greenlet fresh = { .id = now, .tid = tid };
-	struct gs_greenlet *greenlet = gs_greenlets.lookup((struct gs_greenlet_key *)key);
+	struct gs_greenlet fresh = { .id = now, .tid = tid, .phase = watch->phase };
+	struct gs_greenlet *greenlet = gs_greenlets.lookup(key);
 
-	if (greenlet)
+	/* A hub lives as long as its thread. */
+	if (greenlet && greenlet->phase < watch->fresh_since && greenlet->role != GS_ROLE_HUB) {
+		gs_bury(key, greenlet, now);
+		greenlet = 0;
+	}
+	if (greenlet) {
+		greenlet->phase = watch->phase;
 		return greenlet;
-	if (gs_greenlets.update((struct gs_greenlet_key *)key, &fresh))
+	}
+	if (gs_greenlets.update(key, &fresh))
 		gs_count_loss(GS_LOST_GREENLETS);
-	return gs_greenlets.lookup((struct gs_greenlet_key *)key);
+	return gs_greenlets.lookup(key);
 }
 
 /* Whether a walk that nothing but completeness asks for fits into the budget. */
@@ -65,6 +72,7 @@ gs_switch(struct gs_thread *thread, const struct gs_target *target, u64 to_addr,
 	struct gs_greenlet_key from = { .addr = thread->greenlet, .tgid = thread->tgid };
 	struct gs_greenlet_key to = { .addr = to_addr, .tgid = thread->tgid };
 	struct gs_greenlet *origin, *next;
+	struct gs_watch *watch = gs_watch_of(thread);
 	u64 length;
 
 	/* A thread that woke up while the agent was attaching may still be marked idle. */
@@ -78,6 +86,8 @@ gs_switch(struct gs_thread *thread, const struct gs_target *target, u64 to_addr,
 	origin = gs_greenlets.lookup(&from);
 	if (origin) {
 		origin->switches++;
+		if (watch)
+			origin->phase = watch->phase;
 		gs_book_hold(origin, thread, length);
 		origin->left_ns = now;
 		origin->left_stack_id = stack_id;
@@ -85,7 +95,7 @@ gs_switch(struct gs_thread *thread, const struct gs_target *target, u64 to_addr,
 			gs_bury(&from, origin, now);
 	}
 
-	next = gs_find_greenlet(&to, tid, now);
+	next = watch ? gs_find_greenlet(&to, watch, tid, now) : 0;
 	thread->greenlet = to_addr;
 	thread->greenlet_id = next ? next->id : 0;
 	thread->role = next ? next->role : GS_ROLE_UNKNOWN;

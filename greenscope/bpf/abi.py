@@ -165,6 +165,7 @@ class Watch(ctypes.Structure):
     _fields_ = (
         ("phase", ctypes.c_uint64),
         ("on_since_ns", ctypes.c_uint64),
+        ("fresh_since", ctypes.c_uint64),
         ("switches", ctypes.c_uint64),
         ("walks", ctypes.c_uint64),
         ("polls", ctypes.c_uint64),
@@ -244,6 +245,7 @@ class Greenlet(ctypes.Structure):
         ("running_ns", ctypes.c_uint64),
         ("waiting_ns", ctypes.c_uint64),
         ("longest_hold_ns", ctypes.c_uint64),
+        ("phase", ctypes.c_uint64),
         ("tid", ctypes.c_uint32),
         ("role", ctypes.c_uint8),
         ("finished", ctypes.c_uint8),

@@ -57,6 +57,8 @@ class Kernel:
         self.stacks = self._ring("gs_stacks", self.limits.stack_ring_bytes)
         self.bursts = BurstProbes()
         self._stack.callback(self.bursts.close)
+        self.births = BurstProbes()
+        self._stack.callback(self.births.close)
 
     def _build(self, order: Order) -> Built:
         return handover.build(order)
@@ -90,6 +92,10 @@ class Kernel:
     def attach_in_bursts(self, function: str, path: str, offset: int, pid: int) -> None:
         """As attach_uprobe(), but the probe is one of `bursts`."""
         self.bursts.add(partial(self._open, function, path, offset, pid))
+
+    def attach_births(self, function: str, path: str, offset: int, pid: int) -> None:
+        """As attach_uprobe(), but the probe is one of `births`."""
+        self.births.add(partial(self._open, function, path, offset, pid))
 
     def slot_of(self, pid: int) -> int:
         """Where a process that add_target() was told of is in `targets` and `watches`."""

@@ -85,6 +85,10 @@ class BpfMap(Generic[K, V]):
         if not self._call(_DELETE_ELEM, key, None):
             raise KeyError(key)
 
+    def pop(self, key: K) -> None:
+        """Deletes an entry, if it is there."""
+        self._call(_DELETE_ELEM, key, None)
+
     def items(self) -> Iterator[tuple[K, V]]:
         """Copies of all entries of a hash map, in the order of its buckets.
 
@@ -120,7 +124,7 @@ class BpfMap(Generic[K, V]):
     def clear(self) -> None:
         """Deletes all entries of a hash map."""
         for key, _ in list(self.items()):
-            self._call(_DELETE_ELEM, key, None)
+            self.pop(key)
 
     @staticmethod
     def _at(kind: Any, array: Any, index: int) -> Any:

@@ -10,6 +10,7 @@ from greenscope.bpf import abi
 _SIZE = ctypes.sizeof(abi.Watch)
 _PHASE = abi.Watch.phase.offset
 _ON_SINCE = abi.Watch.on_since_ns.offset
+_FRESH_SINCE = abi.Watch.fresh_since.offset
 
 
 class MappedWatches:
@@ -25,12 +26,18 @@ class MappedWatches:
         """A copy of one entry."""
         return abi.Watch.from_buffer_copy(self._memory, slot * _SIZE)
 
-    def turn(self, slot: int, on_since_ns: int | None = None) -> None:
-        """The next phase of one entry; `on_since_ns` where that is one in which probes are on."""
+    def turn_off(self, slot: int) -> None:
+        """The next phase of one entry, in which probes are off."""
+        self._words[(slot * _SIZE + _PHASE) // 8] += 1
+
+    def turn_on(self, slot: int, now_ns: int, births_missed: bool) -> None:
+        """The next phase of one entry, in which probes are on."""
         base = slot * _SIZE
-        if on_since_ns is not None:
-            self._words[(base + _ON_SINCE) // 8] = on_since_ns
-        self._words[(base + _PHASE) // 8] += 1
+        phase = self._words[(base + _PHASE) // 8] + 1
+        self._words[(base + _ON_SINCE) // 8] = now_ns
+        if births_missed:
+            self._words[(base + _FRESH_SINCE) // 8] = phase
+        self._words[(base + _PHASE) // 8] = phase
 
     def clear(self) -> None:
         """As if no process had been watched yet."""

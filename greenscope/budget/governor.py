@@ -17,6 +17,8 @@ from greenscope.errors import GreenscopeError, TargetNotFound
 # probes take cannot be more than all of the time.
 _SHORTEST_TICK_S = 0.004
 _LONGEST_TICK_S = 0.05
+_BIRTHS_WINDOW_NS = 500_000_000
+_BIRTHS_PART = 0.5
 # The kernel leaves a breakpoint in place for a grace period of RCU longer (docs/decisions/0005).
 _TAKING_OUT_NS = 10_000_000
 
@@ -33,6 +35,9 @@ class DearProbes(Protocol):
 
     def turn_off(self) -> None:
         """Takes them away."""
+
+    def include_births(self) -> None:
+        """Those at births and ends of greenlets shall be turned, too, from now on."""
 
     def hits(self) -> Hits:
         """Hits since the watch began, of these and of the probes that are always there."""
@@ -88,17 +93,22 @@ class Governor:
             self._failure = error
 
     def _keep(self) -> None:
-        spent_ns = self._probes.hits().cost_ns(self._bare_ns)
+        hits = self._probes.hits()
+        spent_ns = hits.cost_ns(self._bare_ns)
         allowance = Allowance(self._share, time.monotonic_ns(), True, float(BURST_NS))
+        births = _Births(self._share, self._bare_ns, allowance.last_ns, hits)
         is_on = True
         while True:
             self._wakeup.wait(_tick_s(allowance) if is_on else _LONGEST_TICK_S)
             self._wakeup.clear()
             if self._stopping:
                 return
-            before_ns, spent_ns = spent_ns, self._probes.hits().cost_ns(self._bare_ns)
+            hits = self._probes.hits()
+            before_ns, spent_ns = spent_ns, hits.cost_ns(self._bare_ns)
             since_ns, now_ns = allowance.last_ns, time.monotonic_ns()
             allowance.pass_time(now_ns, spent_ns - before_ns)
+            if births.are_too_dear(now_ns, hits):
+                self._probes.include_births()
             if is_on and spent_ns > before_ns:
                 self._is_stuck = False
             # Others' holds may end and end again: what that costs in all is limited, too.
@@ -111,6 +121,26 @@ class Governor:
                 rate = min(1.0, (spent_ns - before_ns) / max(1, now_ns - since_ns))
                 allowance.balance_ns -= rate * _TAKING_OUT_NS
             is_on = wanted
+
+
+class _Births:
+    """Whether births and ends of greenlets alone take too much of the budget."""
+
+    def __init__(self, share: float, bare_ns: float, now_ns: int, hits: Hits) -> None:
+        self._share = share
+        self._bare_ns = bare_ns
+        self._since_ns = now_ns
+        self._births = hits.births
+        self._told = False
+
+    def are_too_dear(self, now_ns: int, hits: Hits) -> bool:
+        """True once, when they took more than their part of it for a while."""
+        if self._told or now_ns - self._since_ns < _BIRTHS_WINDOW_NS:
+            return False
+        cost_ns = Hits(births=hits.births - self._births).cost_ns(self._bare_ns)
+        self._told = cost_ns > _BIRTHS_PART * self._share * (now_ns - self._since_ns)
+        self._since_ns, self._births = now_ns, hits.births
+        return self._told
 
 
 def _tick_s(allowance: Allowance) -> float:

@@ -25,8 +25,9 @@ class ReusableKernel(Kernel):
     def close(self) -> None:
         """Takes every probe away."""
         super().close()
-        self.bursts.close()
-        self.bursts = BurstProbes()
+        for probes in (self.bursts, self.births):
+            probes.close()
+        self.bursts, self.births = BurstProbes(), BurstProbes()
 
     def forget(self) -> None:
         """Empties the maps and rings."""

@@ -100,3 +100,32 @@ def test_program_with_few_switches_is_seen_all_the_time() -> None:
     assert report["cost"]["target_ns"] < report["cost"]["budget_ns"]
     # Without the compiler, which a process of its own had.
     assert report["cost"]["agent_rss_bytes"] < 60_000_000
+
+
+def births(*options: str) -> tuple[dict[str, Any], int]:
+    """Report, and how many greenlets were spawned."""
+    with run_target("many_births") as target:
+        report = watch_script(target, *options)
+        spawned: int = target.truth().figures["spawned"]
+        target.quit()
+    return report, spawned
+
+
+def test_births_come_in_bursts_too_where_they_are_too_dear() -> None:
+    report, spawned = births()
+    seen = sum(row["seen"] for row in report["greenlets"])
+    assert 0 < seen < 0.7 * spawned
+    assert ["births and ends" in shed["what"] for shed in report["shed"]] == [True]
+    assert report["cost"]["target_ns"] < 2 * report["cost"]["budget_ns"]
+    (thread,) = report["threads"]
+    switches = thread["switches"] + thread["unwatched_switches"]
+    # By greenlet.settrace: four for one that ends at once, with those to whoever joins it and
+    # back, and six for one that hands over.
+    assert switches == pytest.approx(5 * spawned, rel=0.1)
+
+
+def test_every_birth_is_counted_without_a_limit() -> None:
+    report, spawned = births("--budget", "none")
+    # Beside them: the hub, the main greenlet, and what waits for the command.
+    assert 0 <= sum(row["seen"] for row in report["greenlets"]) - spawned < 20
+    assert report["shed"] == []

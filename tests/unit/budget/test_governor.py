@@ -25,7 +25,8 @@ class Imagined:
         self.is_on = True
         self.log: list[bool] = []
         self.per_count = per_count
-        self._switches = 0
+        self._switches = self._births = self.births_per_count = 0
+        self.has_births = False
         self._error = error
         self._counts = 0
         self._changed = threading.Condition()
@@ -38,12 +39,18 @@ class Imagined:
     def turn_off(self) -> None:
         self._turn(False)
 
+    def include_births(self) -> None:
+        with self._changed:
+            self.has_births = True
+            self._changed.notify_all()
+
     def hits(self) -> Hits:
         with self._changed:
             self._switches += self.per_count if self.is_on else 0
             self._counts += 1
             self._changed.notify_all()
-        return Hits(switches=self._switches)
+            self._births += self.births_per_count
+            return Hits(switches=self._switches, births=self._births)
 
     def wait_for_counts(self, more: int) -> None:
         """Until the governor has looked so often again."""
@@ -107,6 +114,19 @@ def test_holds_again_and_again_are_no_way_around_the_budget() -> None:
         governor.see_stuck()
         probes.wait_for_counts(3)
     assert probes.log == [False]
+
+
+@pytest.mark.parametrize(("per_count", "shed"), [(0, False), (DEAR, True)])
+def test_births_are_turned_too_where_they_alone_are_too_dear(per_count: int, shed: bool) -> None:
+    probes = Imagined(per_count=0)
+    probes.births_per_count = per_count
+    with governed(probes, share=0.5):
+        if shed:
+            with probes._changed:
+                assert probes._changed.wait_for(lambda: probes.has_births, TIMEOUT_S)
+        else:
+            probes.wait_for_counts(25)
+    assert probes.has_births == shed
 
 
 def test_target_that_is_gone_is_no_failure() -> None:
