@@ -18,7 +18,7 @@ from greenscope.offsets.program import Program, poll_places
 from greenscope.offsets.table import InstrKind
 from greenscope.rebuild.first_look import FirstLook, first_look, host_thread_states, idle_since
 from greenscope.rebuild.hubs import loop_codes, thread_hubs
-from greenscope.rebuild.stacks import StackResolver, role_of
+from greenscope.rebuild.stacks import StackResolver
 from greenscope.target.elf import ElfError
 from greenscope.target.greenlet import GreenletPlaces, greenlet_places
 from greenscope.target.memory import ProcessMemory
@@ -37,7 +37,8 @@ class Options:
 
     `wait_stacks`: whether the stack at which a greenlet leaves is walked, which nothing is made
     of yet; `wait_walks` is what SAMPLED allows per thread and 10 ms. `budget` is the share of one
-    CPU's time that the probes may take from the target, None for no limit.
+    CPU's time that the probes may take from the target, None for no limit. `hub_function`: the
+    function that hands over to greenlets, where that is none that we know.
     """
 
     threshold_ns: int = 10_000_000
@@ -47,6 +48,7 @@ class Options:
     service: str = ""
     limits: Limits = field(default_factory=Limits)
     budget: float | None = 0.02
+    hub_function: str = ""
 
 
 def attach_switch(kernel: Kernel, path: str, places: GreenletPlaces, pid: int) -> None:
@@ -282,9 +284,9 @@ class Attachment:
     def learn_roles(self, code_addrs: Iterable[int]) -> None:
         """Tells the kernel side what a greenlet with this outermost code is."""
         for code_addr in code_addrs:
-            code = self._resolver.code(code_addr) if code_addr else None
-            if code is not None:
-                self._kernel.roles[abi.u64(code_addr)] = abi.u8(role_of(code.code))
+            role = self._resolver.role_at(code_addr)
+            if role is not None:
+                self._kernel.roles[abi.u64(code_addr)] = abi.u8(role)
 
     def watch_polls(self, hub_is_busy: bool = False) -> None:
         """Probes where the hub's loop polls, which ends its hold at each turn (poll.bpf.c).

@@ -82,7 +82,7 @@ class Tracer:
         self._kernel = kernel
         self._options = options
         self._memory = LiveMemory(program.process.pid)
-        self._resolver = StackResolver(self._memory, program.offsets)
+        self._resolver = StackResolver(self._memory, program.offsets, options.hub_function)
         self._attachment = Attachment(program, kernel, options, self._memory, self._resolver, early)
         self._assembler = HoldAssembler(self._resolver, kernel.syscall_name, options.threshold_ns)
         self._greenlets = GreenletBooks(self._resolver)
@@ -200,6 +200,7 @@ class Tracer:
             self._resolver.add(raw)
             innermost = [code for code, _ in raw.frames[:1]]
             self._attachment.learn_roles([raw.outermost_code, *innermost])
+        self._accept_dispatchers()
         for fields in events:
             event = abi.Event._make(fields)
             if event.kind == abi.EventKind.SAMPLE:
@@ -216,6 +217,19 @@ class Tracer:
                 self._greenlets.end(ended_greenlet(event, self._own_tid(event.tid)))
             else:
                 yield from self._hold(event)
+
+    def _accept_dispatchers(self) -> None:
+        """Makes a loop of asyncio a hub where greenlets switch; what the user named is one."""
+        if not self._resolver.dispatchers:
+            return
+        if not (self._options.hub_function or (self._probes and self._probes.hits().switches)):
+            return
+        self._attachment.learn_roles(self._resolver.accept_dispatchers())
+        # Its polls were taken for holds until now.
+        for waiting in self._assumed.values():
+            kept = [hold for hold in waiting if not self._assembler.polled_as_hub(hold)]
+            waiting.clear()
+            waiting.extend(kept)
 
     def _hold(self, event: abi.Event) -> Iterator[Hold]:
         """Names a finished hold; on a thread where no hub was seen yet it waits for one."""

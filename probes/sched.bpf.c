@@ -14,6 +14,17 @@ static __always_inline bool gs_is_poll(s32 nr)
 	       nr == GS_NR_PSELECT6 || nr == GS_NR_IO_URING_ENTER;
 }
 
+/* eventlet's loop sleeps where it has nothing to poll. gevent's never does. */
+static __always_inline bool gs_is_sleep(s32 nr)
+{
+	return nr == GS_NR_NANOSLEEP || nr == GS_NR_CLOCK_NANOSLEEP;
+}
+
+static __always_inline bool gs_may_wait(s32 nr)
+{
+	return gs_is_poll(nr) || gs_is_sleep(nr);
+}
+
 /*
  * The hub is idle when it polls and no callback of its is on the stack. What cannot be told yet,
  * as the agent has not named the code so far, is for the agent to decide.
@@ -23,7 +34,7 @@ static __always_inline bool gs_hub_polls(struct gs_thread *thread, const struct 
 	u64 innermost = walk->frames[0].code_addr & ~7ULL;
 	u8 *role;
 
-	if (!gs_is_poll(thread->off_nr))
+	if (!gs_may_wait(thread->off_nr))
 		return false;
 	if (thread->role != GS_ROLE_HUB) {
 		thread->undecided |= thread->role == GS_ROLE_UNKNOWN;
@@ -31,11 +42,13 @@ static __always_inline bool gs_hub_polls(struct gs_thread *thread, const struct 
 	}
 	/* No frame could be read: a hub that polls is most likely idle. */
 	if (!walk->head.nr_frames)
-		return true;
+		return gs_is_poll(thread->off_nr);
 	role = gs_roles.lookup(&innermost);
-	if (!role)
+	if (!role || *role == GS_ROLE_UNKNOWN)
 		thread->undecided = 1;
-	return role && (*role == GS_ROLE_HUB || *role == GS_ROLE_LOOP);
+	/* A hub's own frame and a sleep: a callback of the loop that is no Python function. */
+	return role && ((*role == GS_ROLE_HUB && gs_is_poll(thread->off_nr)) ||
+			*role == GS_ROLE_LOOP);
 }
 
 /* Notes that a traced thread leaves the CPU. Gives whether its stack is wanted. */
@@ -60,7 +73,7 @@ static __always_inline bool gs_leave_cpu(struct gs_thread *thread, u64 now, bool
 	/* A poll of what may be a hub that was not seen yet is looked at on any thread. */
 	return gs_hold_matters(thread) ||
 	       (thread->off_kind == GS_OFF_BLOCKED && thread->role != GS_ROLE_WORKER &&
-		thread->role != GS_ROLE_GREENLET && gs_is_poll(thread->off_nr));
+		thread->role != GS_ROLE_GREENLET && gs_may_wait(thread->off_nr));
 }
 
 static __always_inline void
@@ -167,7 +180,9 @@ int gs_on_sched_switch_walk(struct bpf_raw_tracepoint_args *ctx)
 	thread->off_stack_id = gs_keep_stack(walk, target);
 	/* Whoever is in a system call is in no switch: these frames are certainly its own. */
 	if (thread->off_kind == GS_OFF_BLOCKED) {
-		if (thread->role == GS_ROLE_UNKNOWN)
+		/* What polls may turn out to be a hub, when the agent has seen more of it. */
+		if (thread->role == GS_ROLE_UNKNOWN ||
+		    (thread->role == GS_ROLE_GREENLET && gs_may_wait(thread->off_nr)))
 			gs_learn_role(thread, walk, tgid);
 		if (gs_hub_polls(thread, walk))
 			gs_begin_idle(thread, target, tid, walk->now_ns);

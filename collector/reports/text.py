@@ -107,8 +107,10 @@ def _say_no_hub(report: Report, console: Console) -> None:
     if longest is not None and longest.longest_hold_ns:
         name = "" if longest.kind is None else f", by {longest.kind.function}"
         text += f" The longest run without a switch: {duration(longest.longest_hold_ns)}{name}."
-    _say(console, text)
     children = report.hub_children
+    if report.switches and not children:
+        text += " If it has one of its own, name its function with --hub."
+    _say(console, text)
     if children:
         named = ", ".join(f"{child.pid} ({child.command})" for child in children)
         runs, one = ("runs", "that one") if len(children) == 1 else ("run", "one of them")

@@ -3,7 +3,8 @@
 #
 #   deploy/host/setup.sh agent    .venv: greenscope and the tracer's needs (make demo)
 #   deploy/host/setup.sh dev      .venv: the same, the collector, test and lint tools (make test)
-#   deploy/host/setup.sh target   .venv-target: gevent and cffi (for its libuv loop), what demo and test targets run with
+#   deploy/host/setup.sh target   .venv-target: gevent, cffi (for its libuv loop) and packages with
+#                                 other hubs: what demo and test targets run with
 #
 # What only tracing needs (bcc, kernel headers) may stay missing where we are not root: it is said
 # here, and `greenscope doctor` says it again. Exit code 7 (docs/exit-codes.md): something without
@@ -86,7 +87,8 @@ main() {
         make_venv .venv "$stamp" --system-site-packages -- --editable ".[$extras]"
         ;;
     target)
-        make_venv .venv-target "target 2" -- 'gevent>=24.2,<27' 'greenlet>=3.0,<4' 'cffi>=1.16,<3'
+        make_venv .venv-target "target 3" -- 'gevent>=24.2,<27' 'greenlet>=3.0,<4' \
+            'cffi>=1.16,<3' 'eventlet>=0.36,<1' 'sqlalchemy>=2.0,<3'
         ;;
     *)
         say "usage: $0 agent|dev|target" >&2

@@ -105,6 +105,9 @@ POLLS = (
 )
 """The system calls in which a hub waits for events: GS_NR_* of sched.bpf.c."""
 
+SLEEPS = ("nanosleep", "clock_nanosleep")
+"""Where eventlet's hub waits, and some of one's own, while they have no file to wait for."""
+
 NO_SHIM = 255
 """gs_target.shim_owner where no frame is a shim."""
 

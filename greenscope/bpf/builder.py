@@ -109,7 +109,7 @@ class Builder:
         for name, value in numbers.items():
             yield f"-D{name}={value}"
         by_name = {name: number for number, name in SYSCALLS.items()}
-        for name in abi.POLLS:
+        for name in (*abi.POLLS, *abi.SLEEPS):
             yield f"-DGS_NR_{name.upper()}={by_name[name]}"
 
     def _load(self) -> Built:

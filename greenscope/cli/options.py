@@ -69,6 +69,12 @@ _OPTIONS = (
         help="Samples a second while a hold lasts too long.",
     ),
     click.option(
+        "--hub",
+        metavar="FUNCTION",
+        default="",
+        help="Name of the function that hands over to greenlets, in a program without a known hub.",
+    ),
+    click.option(
         "--budget",
         type=SHARE,
         default="2%",
@@ -102,6 +108,7 @@ def gather(values: dict[str, Any]) -> WatchOptions:
             sample_hz=values["sample_hz"],
             service=values["service"],
             budget=values["budget"],
+            hub_function=values["hub"],
             limits=Limits(event_ring_bytes=values["ring_size"]),
         ),
         duration_ns=values["duration"],

@@ -17,7 +17,7 @@ from greenscope.offsets.program import Program
 from greenscope.offsets.table import InterpreterOffsets
 from greenscope.rebuild.frames import RawStack, walk_thread
 from greenscope.rebuild.hubs import ThreadHub
-from greenscope.rebuild.stacks import StackResolver, is_idle_stack, role_of
+from greenscope.rebuild.stacks import StackResolver
 from greenscope.target.memory import ProcessMemory
 from greenscope.target.process import thread_ids, thread_ns_ids, thread_syscall
 from greenscope.target.threads import read_pointer
@@ -75,12 +75,13 @@ def first_look(
             began_before=1,
             stack_wanted=1,
         )
-        if tid == pid and program.has_gevent:
+        if tid == pid:
             thread.has_hub = abi.Hub.ASSUMED
         hub = hubs.get(own_tid)
         hub_entry = None
         if hub is not None:
             thread.has_hub = abi.Hub.SEEN
+        if hub is not None and hub.is_greenlet:
             hub_entry = _hub_entry(hub, tid, now_ns + index, memory, resolver, program.offsets)
         outermost = 0
         syscall = thread_syscall(pid, tid)
@@ -93,7 +94,7 @@ def first_look(
             thread.off_kind = abi.OffKind.BLOCKED
             thread.off_nr = -1 if syscall.number is None else syscall.number
             thread.off_stack_id = stack_id
-            _set_role(thread, stack, syscall_name)
+            _set_role(thread, stack, resolver, syscall_name)
             if hub is not None and hub_entry is not None and outermost == hub.run_code:
                 thread.greenlet, thread.greenlet_id = hub_entry[0], hub_entry[1].id
                 thread.stack_wanted = 0
@@ -117,12 +118,12 @@ def idle_since(
         return False
     raw = walk_thread(memory, look.thread.tstate, program.offsets)
     stack = resolver.add(raw)
-    if syscall_name(syscall.number) not in abi.POLLS or not is_idle_stack(stack):
+    if not resolver.is_idle(stack, syscall_name(syscall.number)):
         return False
     look.thread.off_nr = syscall.number
     look.thread.off_kind = abi.OffKind.BLOCKED
     look.thread.off_since_ns = look.thread.hold_start_ns
-    _set_role(look.thread, stack, syscall_name)
+    _set_role(look.thread, stack, resolver, syscall_name)
     return True
 
 
@@ -145,12 +146,17 @@ def _hub_entry(
     return address, greenlet
 
 
-def _set_role(thread: abi.Thread, stack: Stack, syscall_name: Callable[[int], str]) -> None:
+def _set_role(
+    thread: abi.Thread,
+    stack: Stack,
+    resolver: StackResolver,
+    syscall_name: Callable[[int], str],
+) -> None:
     if not stack.frames:
         return
-    thread.role = role_of(stack.frames[-1].code)
+    thread.role = resolver.role_of(stack.frames[-1].code)
     if thread.role != abi.Role.HUB:
         return
     thread.has_hub = abi.Hub.SEEN
-    if syscall_name(thread.off_nr) in abi.POLLS and is_idle_stack(stack):
+    if resolver.is_idle(stack, syscall_name(thread.off_nr)):
         thread.idle = 1

@@ -22,7 +22,7 @@ from greenscope.model import (
     Reason,
     StackStatus,
 )
-from greenscope.rebuild.stacks import StackResolver, is_idle_stack, kind_of
+from greenscope.rebuild.stacks import StackResolver, kind_of
 
 MAX_UNCERTAINTY_NS = (1 << 31) - 1  # gs_event.nr holds it
 
@@ -213,10 +213,10 @@ class HoldAssembler:
         self, evidence: Evidence, place: Place, end_ns: int, duration_ns: int, maybe_hub: bool
     ) -> None:
         stack_id, reason = place
-        polls = reason.removeprefix(SYSCALL_PREFIX) in abi.POLLS
+        syscall = reason.removeprefix(SYSCALL_PREFIX)
         stack = self._resolver.by_id(stack_id)
-        unseen = maybe_hub and not stack.frames
-        if polls and (unseen or is_idle_stack(stack)):
+        unseen = maybe_hub and not stack.frames and syscall in abi.POLLS
+        if unseen or self._resolver.is_idle(stack, syscall):
             evidence.add_idle(end_ns - duration_ns, end_ns, not unseen)
         elif stack_id:  # none: in the middle of a switch, where no frames are its own
             evidence.add_block(place, duration_ns)
@@ -279,6 +279,13 @@ class HoldAssembler:
             uncertainty_ns=max(0, event.nr),
         )
         return replace(hold, kind=_kind(hold))
+
+    def polled_as_hub(self, hold: Hold) -> bool:
+        """Whether a part of it was the poll of what turned out to be a hub since."""
+        return any(
+            self._resolver.is_idle(piece.stack, piece.reason.removeprefix(SYSCALL_PREFIX))
+            for piece in hold.pieces
+        )
 
     def open_hold(self, tid: int, thread: abi.Thread, now_ns: int) -> abi.Event:
         """The HOLD event that the present hold of a thread would give if it ended now.

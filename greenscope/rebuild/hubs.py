@@ -18,7 +18,7 @@ from greenscope.offsets.program import Program, inspect_program
 from greenscope.offsets.table import InterpreterOffsets
 from greenscope.rebuild.code import read_code, read_text
 from greenscope.rebuild.objects import dict_items, dict_value, method_code
-from greenscope.rebuild.stacks import role_of
+from greenscope.rebuild.stacks import is_gevent_hub, role_of
 from greenscope.target.memory import LiveMemory, ProcessMemory
 from greenscope.target.process import child_pids, inspect_process
 from greenscope.target.threads import read_pointer
@@ -38,12 +38,14 @@ _MAX_CHILDREN = 256
 class ThreadHub:
     """The hub of one thread. `tid` is in the target's own PID namespace.
 
-    `run_code` is the address of the code that its greenlet was started with.
+    `run_code` is the address of the code that its greenlet was started with. `is_greenlet`: the hub
+    is that greenlet itself, as gevent's; eventlet's has one.
     """
 
     tid: int
     hub_addr: int
     run_code: int
+    is_greenlet: bool
 
 
 def thread_hubs(program: Program, memory: ProcessMemory) -> dict[int, ThreadHub]:
@@ -53,7 +55,9 @@ def thread_hubs(program: Program, memory: ProcessMemory) -> dict[int, ThreadHub]
         for hub_addr in _hub_candidates(memory, tstate, program.offsets):
             run_code = _hub_run(memory, hub_addr, program.offsets)
             if run_code is not None:
-                found[tid] = ThreadHub(tid, hub_addr, run_code)
+                code = read_code(memory, run_code, program.offsets)
+                is_greenlet = code is not None and is_gevent_hub(code.code)
+                found[tid] = ThreadHub(tid, hub_addr, run_code, is_greenlet)
     return found
 
 
