@@ -17,7 +17,7 @@ from greenscope.errors import TargetNotFound
 from greenscope.offsets.program import Program, poll_places
 from greenscope.offsets.table import InstrKind
 from greenscope.rebuild.first_look import FirstLook, first_look, host_thread_states, idle_since
-from greenscope.rebuild.hubs import loop_codes, thread_hubs
+from greenscope.rebuild.hubs import greenlet_self_offset, loop_codes, thread_hubs
 from greenscope.rebuild.stacks import StackResolver
 from greenscope.target.elf import ElfError
 from greenscope.target.greenlet import GreenletPlaces, greenlet_places
@@ -181,6 +181,7 @@ class Attachment:
         self._resolver = resolver
         self._is_early = early is not None and early.covers(program)
         self._polls_watched = False
+        self._greenlet_self = 0
 
     def attach(self) -> None:
         """Fills the maps and attaches every probe.
@@ -203,6 +204,7 @@ class Attachment:
         """Starts the watch, all at once: what the probes met so far they left alone."""
         program = self._program
         hubs = thread_hubs(program, self._memory)
+        self._greenlet_self = greenlet_self_offset(hubs.values(), self._memory, program.offsets)
         self.learn_roles(loop_codes(program, self._memory))
         self.learn_roles(hub.run_code for hub in hubs.values())
         if self._is_early:
@@ -279,7 +281,37 @@ class Attachment:
             frame_span=offsets.frame_span,
             wait_walks=self._options.wait_walks,
             tstate_version=offsets.tstate_version,
+            greenlet_self=self._greenlet_self,
+            # struct _greenlet of greenlet.h: weakreflist precedes dict.
+            greenlet_dict=offsets.object_size + 8,
+            object_type=offsets.object_type,
+            dict_keys=offsets.dict_keys,
+            dict_values=offsets.dict_values,
+            values_items=offsets.values_items,
+            keys_log2_index_bytes=offsets.keys_log2_index_bytes,
+            keys_kind=offsets.keys_kind,
+            keys_nentries=offsets.keys_nentries,
+            keys_indices=offsets.keys_indices,
+            text_data=offsets.unicode_ascii_size,
+            # PyMethodObject (Include/cpython/classobject.h): the function comes first.
+            method_function=offsets.object_size,
+            function_code=offsets.function_code,
+            function_type=self._program.function_type_addr,
+            method_type=self._program.method_type_addr,
         )
+
+    def learn_starts(self) -> None:
+        """Lets greenlets be named by what they were started with, once a hub of gevent is there.
+
+        It tells where greenlet::Greenlet has its object. To be called again until then.
+        """
+        if self._greenlet_self:
+            return
+        hubs = thread_hubs(self._program, self._memory)
+        offsets = self._program.offsets
+        self._greenlet_self = greenlet_self_offset(hubs.values(), self._memory, offsets)
+        if self._greenlet_self:
+            self._kernel.add_target(self._program.process.pid, self._target(), {})
 
     def learn_roles(self, code_addrs: Iterable[int]) -> None:
         """Tells the kernel side what a greenlet with this outermost code is."""

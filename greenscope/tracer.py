@@ -282,6 +282,7 @@ class Tracer:
                 yield from self._release_assumed(tid)
                 if not final:
                     self._attachment.watch_polls()
+                    self._attachment.learn_starts()
             name = thread_name(thread.tgid, tid)
             yield self._threads.totals(tid, self._own_tid(tid), name, thread, now_ns)
             if thread.exited:

@@ -45,7 +45,7 @@ struct gs_event {
 	u32 tid;
 	u32 tgid;
 	u64 ktime_ns;		/* when it ended (HOLD, BLOCK) or was seen (SAMPLE, END) */
-	u64 hold_id;		/* counts the holds of this thread; 0 for END */
+	u64 hold_id;		/* counts the holds of this thread; END: code that it was started with */
 	u64 stack_id;		/* hash of a stack sent before on the stack ring; 0: none */
 	u64 duration_ns;	/* HOLD, BLOCK: its length; END: sum of running time */
 	u64 greenlet_id;

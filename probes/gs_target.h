@@ -33,7 +33,23 @@ struct gs_target {
 	u8 pad;
 	u32 wait_walks;		/* GS_WAITS_SAMPLED: walks allowed per thread and 10 ms */
 	u32 tstate_version;	/* PyThreadState.context_ver; 0: none, or not known yet */
-	u32 pad2;
+	/* for kind.bpf.c */
+	u16 greenlet_self;	/* of greenlet::Greenlet, its PyGreenlet; 0: not known yet */
+	u16 greenlet_dict;	/* of PyGreenlet */
+	u16 object_type;
+	u16 dict_keys;
+	u16 dict_values;
+	u16 keys_log2_index_bytes;
+	u16 keys_kind;
+	u16 keys_nentries;
+	u16 keys_indices;
+	u16 text_data;		/* of a compact text that is ASCII */
+	u16 method_function;
+	u16 function_code;
+	u16 values_items;	/* of struct _dictvalues */
+	u16 pad2;
+	u64 function_type;	/* address of PyFunction_Type */
+	u64 method_type;
 };
 
 #define GS_NEVER_LOOKED (~1ULL)	/* gs_thread.phase */
@@ -130,10 +146,12 @@ struct gs_greenlet {
 	u64 waiting_ns;
 	u64 longest_hold_ns;
 	u64 phase;		/* in which it was seen last */
+	u64 start_code;		/* of the function that it was started with; 0: not known */
 	u32 tid;
 	u8 role;
 	u8 finished;		/* its function returned; the switch that follows is the last */
-	u8 pad[2];
+	u8 start_read;
+	u8 pad;
 };
 
 /*

@@ -297,6 +297,7 @@ gs_bury(struct gs_greenlet_key *key, struct gs_greenlet *greenlet, u64 now)
 		.tid = greenlet->tid,
 		.tgid = key->tgid,
 		.ktime_ns = now,
+		.hold_id = greenlet->start_code,
 		.stack_id = greenlet->kind_stack_id,
 		.duration_ns = greenlet->running_ns,
 		.greenlet_id = greenlet->id,

@@ -96,10 +96,14 @@ gs_switch(struct gs_thread *thread, const struct gs_target *target, u64 to_addr,
 	}
 
 	next = watch ? gs_find_greenlet(&to, watch, tid, now) : 0;
+	if (next)
+		gs_read_start(next, target, to_addr);
 	thread->greenlet = to_addr;
 	thread->greenlet_id = next ? next->id : 0;
 	thread->role = next ? next->role : GS_ROLE_UNKNOWN;
-	thread->stack_wanted = next ? !next->kind_stack_id : 1;
+	/* Of one whose start tells all there is no stack needed for its name. */
+	thread->stack_wanted = !next || (!next->kind_stack_id &&
+					 (!next->start_code || next->role == GS_ROLE_UNKNOWN));
 	if (next && next->left_ns) {
 		next->waiting_ns += now - next->left_ns;
 		next->left_ns = 0;

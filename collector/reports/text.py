@@ -199,7 +199,8 @@ def _print_greenlets(report: Report, console: Console) -> None:
 
 def _kind_tail(row: GreenletRow) -> Tail:
     if row.kind is None:
-        return text_tail("hub" if row.is_hub else "(ended without a wait)")
+        unknown = "(not known)" if row.switches else "(not seen running)"
+        return text_tail("hub" if row.is_hub else unknown)
     function = f"{row.kind.function} (hub)" if row.is_hub else row.kind.function
     return code_tail(function, row.kind.file, row.kind.first_line)
 

@@ -158,7 +158,22 @@ class Target(ctypes.Structure):
         ("pad", ctypes.c_uint8),
         ("wait_walks", ctypes.c_uint32),
         ("tstate_version", ctypes.c_uint32),
-        ("pad2", ctypes.c_uint32),
+        ("greenlet_self", ctypes.c_uint16),
+        ("greenlet_dict", ctypes.c_uint16),
+        ("object_type", ctypes.c_uint16),
+        ("dict_keys", ctypes.c_uint16),
+        ("dict_values", ctypes.c_uint16),
+        ("keys_log2_index_bytes", ctypes.c_uint16),
+        ("keys_kind", ctypes.c_uint16),
+        ("keys_nentries", ctypes.c_uint16),
+        ("keys_indices", ctypes.c_uint16),
+        ("text_data", ctypes.c_uint16),
+        ("method_function", ctypes.c_uint16),
+        ("function_code", ctypes.c_uint16),
+        ("values_items", ctypes.c_uint16),
+        ("pad2", ctypes.c_uint16),
+        ("function_type", ctypes.c_uint64),
+        ("method_type", ctypes.c_uint64),
     )
 
 
@@ -249,10 +264,12 @@ class Greenlet(ctypes.Structure):
         ("waiting_ns", ctypes.c_uint64),
         ("longest_hold_ns", ctypes.c_uint64),
         ("phase", ctypes.c_uint64),
+        ("start_code", ctypes.c_uint64),
         ("tid", ctypes.c_uint32),
         ("role", ctypes.c_uint8),
         ("finished", ctypes.c_uint8),
-        ("pad", ctypes.c_uint8 * 2),
+        ("start_read", ctypes.c_uint8),
+        ("pad", ctypes.c_uint8),
     )
 
 

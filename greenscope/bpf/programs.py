@@ -7,7 +7,7 @@ from pathlib import Path
 
 # One translation unit in this order: the maps first, as bcc rewrites map accesses in the main
 # file only, then one file for each attach point.
-SOURCES = ("maps", "unwatched", "switch", "lifecycle", "poll", "sampler", "sched", "gc")
+SOURCES = ("maps", "unwatched", "kind", "switch", "lifecycle", "poll", "sampler", "sched", "gc")
 UPROBES = (
     "gs_on_switch",
     "gs_on_greenlet_created",

@@ -47,6 +47,7 @@ BY_VERSION = {
         "tstate_dict": "offsetof(PyThreadState, dict)",
         "dict_keys": "offsetof(PyDictObject, ma_keys)",
         "dict_values": "offsetof(PyDictObject, ma_values)",
+        "values_items": "offsetof(PyDictValues, values)",
         "keys_log2_index_bytes": "offsetof(PyDictKeysObject, dk_log2_index_bytes)",
         "keys_kind": "offsetof(PyDictKeysObject, dk_kind)",
         "keys_nentries": "offsetof(PyDictKeysObject, dk_nentries)",

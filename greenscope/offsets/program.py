@@ -40,7 +40,11 @@ class PollPlaces:
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A gevent process and where everything is in it. Addresses are the target's."""
+    """A gevent process and where everything is in it. Addresses are the target's.
+
+    `function_type_addr` and `method_type_addr` are of PyFunction_Type and PyMethod_Type, 0 where
+    the interpreter hides them.
+    """
 
     process: ProcessInfo
     python: MappedPython
@@ -48,6 +52,8 @@ class Program:
     runtime_addr: int
     greenlet: GreenletExtension
     has_gevent: bool
+    function_type_addr: int = 0
+    method_type_addr: int = 0
 
     @property
     def tstate_addr(self) -> int:
@@ -98,25 +104,30 @@ def inspect_program(pid: int) -> Program:
     if python is None:
         raise NotPython(f"process {pid} ({process.comm}) runs no CPython", _children_hint(pid))
     offsets = offsets_for(python.version, ROWS)
+    symbols = _addresses(python, ("_PyRuntime", "PyFunction_Type", "PyMethod_Type"))
+    runtime_addr, function_type_addr, method_type_addr = symbols
+    if not runtime_addr:
+        raise UnsupportedInterpreter(
+            f"CPython {python.full_version} at {python.file.path} has no symbol _PyRuntime",
+            "It is in .dynsym of every usual build; this one hides it.",
+        )
     return Program(
         process=process,
         python=python,
         offsets=offsets,
-        runtime_addr=_runtime_addr(python),
+        runtime_addr=runtime_addr,
+        function_type_addr=function_type_addr,
+        method_type_addr=method_type_addr,
         greenlet=find_greenlet(files),
         has_gevent=any(_GEVENT_MODULE.search(file.path) for file in files),
     )
 
 
-def _runtime_addr(python: MappedPython) -> int:
+def _addresses(python: MappedPython, names: Sequence[str]) -> list[int]:
+    """Of the interpreter's symbols, 0 for one that it has not."""
     with ElfImage(python.file.readable_path()) as image:
-        symbol = image.symbol("_PyRuntime")
-    if symbol is None:
-        raise UnsupportedInterpreter(
-            f"CPython {python.full_version} at {python.file.path} has no symbol _PyRuntime",
-            "It is in .dynsym of every usual build; this one hides it.",
-        )
-    return symbol.address + python.load_bias
+        symbols = [image.symbol(name) for name in names]
+    return [0 if symbol is None else symbol.address + python.load_bias for symbol in symbols]
 
 
 def _functions(file: MappedFile, names: Sequence[str]) -> list[tuple[str, int]]:

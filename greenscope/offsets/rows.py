@@ -47,5 +47,6 @@ ROWS: dict[tuple[int, int], InterpreterOffsets] = {
         unicode_compact_size=72,
         unicode_length=16,
         unicode_state=32,
+        values_items=0,
     ),
 }

@@ -69,6 +69,7 @@ class InterpreterOffsets:
     tstate_dict: int
     dict_keys: int
     dict_values: int
+    values_items: int
     keys_log2_index_bytes: int
     keys_kind: int
     keys_nentries: int

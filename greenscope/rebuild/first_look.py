@@ -16,11 +16,10 @@ from greenscope.model import Stack
 from greenscope.offsets.program import Program
 from greenscope.offsets.table import InterpreterOffsets
 from greenscope.rebuild.frames import RawStack, walk_thread
-from greenscope.rebuild.hubs import ThreadHub
+from greenscope.rebuild.hubs import ThreadHub, greenlet_address
 from greenscope.rebuild.stacks import StackResolver
 from greenscope.target.memory import ProcessMemory
 from greenscope.target.process import thread_ids, thread_ns_ids, thread_syscall
-from greenscope.target.threads import read_pointer
 
 # The kernel side's ids are odd.
 _FIRST_STACK_ID = 2
@@ -135,8 +134,7 @@ def _hub_entry(
     resolver: StackResolver,
     offsets: InterpreterOffsets,
 ) -> tuple[int, abi.Greenlet] | None:
-    # struct _greenlet of greenlet.h (2.0 and later): weakreflist and dict precede pimpl.
-    address = read_pointer(memory, hub.hub_addr + offsets.object_size + 16)
+    address = greenlet_address(hub, memory, offsets)
     if not address:
         return None
     stack_id = greenlet_id & ~1  # even, as all ids that are ours

@@ -8,7 +8,8 @@ begins with "thread.local." (Modules/_threadmodule.c, local_new() and _ldict()).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import struct
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from greenscope.bpf.abi import Role
@@ -32,6 +33,7 @@ _CLASSES = {
     "gevent.libev.corecffi": "loop",
 }
 _MAX_CHILDREN = 256
+_GREENLET_SPAN = 256  # bytes of a greenlet::Greenlet that are looked at; it has less
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +61,31 @@ def thread_hubs(program: Program, memory: ProcessMemory) -> dict[int, ThreadHub]
                 is_greenlet = code is not None and is_gevent_hub(code.code)
                 found[tid] = ThreadHub(tid, hub_addr, run_code, is_greenlet)
     return found
+
+
+def greenlet_self_offset(
+    hubs: Iterable[ThreadHub], memory: ProcessMemory, offsets: InterpreterOffsets
+) -> int:
+    """Where a greenlet::Greenlet has the address of its Python object; 0: no hub tells.
+
+    It is a C++ class (greenlet's TGreenlet.hpp, `_self`) of which no header is installed; what we
+    look for is the one word that is the hub's own address.
+    """
+    for hub in hubs:
+        address = greenlet_address(hub, memory, offsets) if hub.is_greenlet else None
+        data = memory.read(address, _GREENLET_SPAN) if address else None
+        words = struct.unpack(f"<{_GREENLET_SPAN // 8}Q", data) if data else ()
+        if hub.hub_addr in words:
+            return 8 * words.index(hub.hub_addr)
+    return 0
+
+
+def greenlet_address(
+    hub: ThreadHub, memory: ProcessMemory, offsets: InterpreterOffsets
+) -> int | None:
+    """Of the greenlet::Greenlet of a hub that is a greenlet."""
+    # struct _greenlet of greenlet.h (2.0 and later): weakreflist and dict precede pimpl.
+    return read_pointer(memory, hub.hub_addr + offsets.object_size + 16)
 
 
 def loop_codes(program: Program, memory: ProcessMemory) -> Iterator[int]:

@@ -20,8 +20,6 @@ _MAX_BASES = 256
 _KEYS_GENERAL = 0
 _GENERAL_ENTRY = struct.Struct("<qQQ")
 _TEXT_ENTRY = struct.Struct("<QQ")
-# struct _dictvalues: a word with the insertion order precedes the values.
-_VALUES_HEAD = 8
 
 
 def dict_items(
@@ -46,7 +44,7 @@ def dict_items(
     pairs = [fields[-2:] for fields in entry.iter_unpack(data)]
     if values:
         # A split dict keeps the values by themselves.
-        own = memory.read(values + _VALUES_HEAD, 8 * count)
+        own = memory.read(values + offsets.values_items, 8 * count)
         if own is None:
             return
         addresses = struct.unpack(f"<{count}Q", own)

@@ -26,11 +26,16 @@ class _Sums:
 
 @dataclass(frozen=True, slots=True)
 class GreenletState:
-    """A greenlet's sums since it was first seen, dead or alive."""
+    """A greenlet's sums since it was first seen, dead or alive.
+
+    `start_code` is the address of the code of the function that it was started with, 0 where
+    only a stack of it may tell.
+    """
 
     greenlet_id: int
     tid: int
     kind_stack_id: int
+    start_code: int
     is_hub: bool
     switches: int
     running_ns: int
@@ -47,6 +52,7 @@ def ended_greenlet(event: abi.Event, tid: int) -> GreenletState:
         greenlet_id=event.greenlet_id,
         tid=tid,
         kind_stack_id=event.stack_id,
+        start_code=event.hold_id,
         is_hub=bool(event.flags & abi.FLAG_HUB),
         switches=event.gc_ns,
         running_ns=event.duration_ns,
@@ -68,6 +74,7 @@ def living_greenlet(
         greenlet_id=greenlet.id,
         tid=tid,
         kind_stack_id=greenlet.kind_stack_id,
+        start_code=greenlet.start_code,
         is_hub=greenlet.role == abi.Role.HUB,
         switches=greenlet.switches,
         running_ns=greenlet.running_ns + unfinished_ns,
@@ -147,10 +154,16 @@ class GreenletBooks:
                 longest_hold_ns=sums.longest_hold_ns,
             )
 
+    def _kind(self, state: GreenletState) -> Code | None:
+        code = self._resolver.code(state.start_code) if state.start_code else None
+        if code is not None:
+            return code.code
+        return kind_of(self._resolver.by_id(state.kind_stack_id))
+
     def _add(
         self, groups: dict[Group, _Sums], state: GreenletState, before: GreenletState | None
     ) -> _Sums:
-        kind = kind_of(self._resolver.by_id(state.kind_stack_id))
+        kind = self._kind(state)
         sums = groups.setdefault((state.tid, kind, state.is_hub), _Sums())
         sums.seen += before is None
         sums.switches += state.switches - (before.switches if before else 0)

@@ -65,7 +65,7 @@ def test_a_hold_that_began_before_the_watch_ends_in_it() -> None:
 
 
 def test_1001_short_greenlets_are_1001_identities() -> None:
-    """Case L1: their addresses are a handful."""
+    """Case L1: their addresses are a handful. Most end without ever waiting, and have a name."""
     with run_target("short_greenlets") as target:
         report = watch_script(target)
         truth = target.truth()
@@ -73,3 +73,6 @@ def test_1001_short_greenlets_are_1001_identities() -> None:
     short = [row for row in report["greenlets"] if row["ended"]]
     assert sum(row["ended"] for row in short) == truth.figures["greenlets"] == 1001
     assert truth.figures["addresses"] < 100
+    assert {row["function"]: row["ended"] for row in short} == truth.figures["greenlets_of"]
+    switches = {row["function"]: row["switches"] for row in short}
+    assert switches == truth.figures["arrivals_of"]

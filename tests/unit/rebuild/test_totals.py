@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 
 from greenscope.bpf import abi
 from greenscope.model import GreenletTotals, ThreadTotals
+from greenscope.offsets.table import InstrKind
+from greenscope.rebuild.code import CodeObject
 from greenscope.rebuild.totals import (
     GreenletBooks,
     GreenletState,
@@ -26,7 +28,7 @@ STACKS = {1: stack_of(VIEW), 3: stack_of(JOB), 5: stack_of(HUB_RUN)}
 
 
 def state(greenlet_id: int, **fields: int) -> GreenletState:
-    nothing = GreenletState(greenlet_id, TID, 1, False, 0, 0, 0, 0)
+    nothing = GreenletState(greenlet_id, TID, 1, 0, False, 0, 0, 0, 0)
     return replace(nothing, **fields)
 
 
@@ -121,6 +123,7 @@ def test_end_event_carries_the_sums_of_a_greenlet() -> None:
         greenlet_id=9,
         tid=TID,
         kind_stack_id=3,
+        start_code=0,
         is_hub=True,
         switches=4,
         running_ns=1,
@@ -141,21 +144,33 @@ LIVING = abi.Greenlet(
 )
 
 
+def test_what_it_was_started_with_names_a_greenlet_that_left_no_stack() -> None:
+    resolver = KnownStacks(STACKS)
+    resolver._codes[0x7F00] = CodeObject(VIEW, b"", 0, InstrKind.POINTER)
+    books = GreenletBooks(resolver)
+    books.end(state(9, kind_stack_id=0, start_code=0x7F00))
+    books.end(state(10, kind_stack_id=3, start_code=0))
+    books.end(state(11, kind_stack_id=0, start_code=0))
+    assert {totals.kind for totals in books.totals(())} == {VIEW, JOB, None}
+
+
 def test_living_greenlet_that_waits_counts_up_to_now() -> None:
     waiting = abi.Greenlet.from_buffer_copy(LIVING)
     waiting.left_ns = 70
-    assert living_greenlet(waiting, TID, 100, 0) == GreenletState(9, TID, 3, False, 4, 10, 50, 6)
+    assert living_greenlet(waiting, TID, 100, 0) == GreenletState(9, TID, 3, 0, False, 4, 10, 50, 6)
 
 
 def test_living_greenlet_that_runs_counts_up_to_now() -> None:
-    assert living_greenlet(LIVING, TID, 100, 80) == GreenletState(9, TID, 3, False, 4, 30, 20, 20)
+    assert living_greenlet(LIVING, TID, 100, 80) == GreenletState(
+        9, TID, 3, 0, False, 4, 30, 20, 20
+    )
 
 
 def test_instant_in_the_future_adds_nothing() -> None:
     """The map is read after the clock."""
     left_later = abi.Greenlet.from_buffer_copy(LIVING)
     left_later.left_ns = 120
-    nothing_new = GreenletState(9, TID, 3, False, 4, 10, 20, 6)
+    nothing_new = GreenletState(9, TID, 3, 0, False, 4, 10, 20, 6)
     assert living_greenlet(left_later, TID, 100, 0) == nothing_new
     assert living_greenlet(LIVING, TID, 100, 120) == nothing_new
 
