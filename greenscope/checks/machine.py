@@ -8,6 +8,7 @@ import platform
 import re
 from collections.abc import Callable
 
+from greenscope.bpf import links
 from greenscope.bpf.headers import KernelHeaders, find_kernel_headers
 from greenscope.checks import attempts
 from greenscope.checks.bindings import bcc_check, compile_check
@@ -50,6 +51,12 @@ def _kernel() -> Check:
     if match and (int(match[1]), int(match[2])) < OLDEST_KERNEL:
         oldest = ".".join(map(str, OLDEST_KERNEL))
         return fail("kernel", found, f"Use a kernel of version {oldest} or later.", BpfUnavailable)
+    if not links.is_reliable(release):
+        advice = (
+            "Before Linux 6.10 a program that switches all the time stands still for some 10 ms "
+            "when probes are taken away (docs/decisions/0005)."
+        )
+        return warn("kernel", found, advice)
     return ok("kernel", found)
 
 
